@@ -17,6 +17,7 @@ from thriftpy2.transport import TTransportException
 
 from tests.model import transport
 from tests.model.transport import Died
+from tidemark.errors import OutcomeUnknown, Unreachable
 
 DIES, SLEEPS = "dies", "sleeps"
 # Sleeps while others go on, then has so many effects more, and dies: it never finds out that others have gone on.
@@ -40,6 +41,8 @@ REFUSED = "refused by Kafka"
 # planned is about to claim its offsets, or has just done so.
 DRAWN, ERASING, NAMING, CLAIMING = "generation drawn", "ledger read by an erasure", "naming columns", "claiming"
 CLAIMED = "claimed, and no work begun"
+# An attempt has written some of its rows, and is about to write more.
+HALF_WRITTEN = "some rows written"
 STOPS = (REFUSED, DIES, SLEEPS, ROWS_LOST, ROWS_APPLIED, *ANSWERS)
 
 
@@ -88,12 +91,20 @@ class Actor(greenlet):
         # Which effect it was about to have when it stopped, in the words of the code.
         self.stopped_at = ""
         self.run_name, self.began = "", 0
+        # Whether its program was told to take a window over from whoever holds it; and the error that it has met.
+        self.takes_over = False
+        self.problem: Exception | None = None
 
     def pass_on(self) -> None:
         """Let others work, and go on when somebody wakes this one."""
         self.asleep = self.slept = True
         self.parent.switch()
         self.asleep = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has come to its end by itself, and nobody has kept an answer from it there."""
+        return self.dead and not self.died and not isinstance(self.problem, Unreachable | OutcomeUnknown)
 
     def meet(self) -> None:
         """What its stop says happens now."""

@@ -943,7 +943,7 @@ _SEEDS: dict[str, tuple[int, str]] = {
     "a window after what is kept of the ingest is left out": (1, "pages"),
     "a time is looked for from the next second on": (1, "times to begin"),
     "a window is settled before its dead letters are copied": (17, "copies"),
-    "an erasure that is asked for again clears nothing": (57, "late writers"),
+    "an erasure that is asked for again clears nothing": (199, "late writers"),
     "a topic that was left is missed at the next run": (3, "several topics"),
     "a topic of a pattern that is gone is forgotten": (3, "several topics"),
     "an ingest begins a second after its time": (1, "times to begin"),

@@ -15,7 +15,11 @@ from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.stores.contract import Key, sortable
 
 if TYPE_CHECKING:
+    from tests.simulation.actors import Actor
     from tests.simulation.oracle import Oracle
+
+# How long a window stays with whoever has given a sign of life, as the documents say.
+_LEASE_MS = 30_000
 
 
 def check_claims(oracle: Oracle, value: bytes) -> None:
@@ -41,6 +45,30 @@ def takes_while_paused(oracle: Oracle, key: Key, expected: bytes | None, value: 
     stored = oracle.world.store.values.get(REGISTER)
     entry = decode(stored, Register, "the register").lanes.get(key[1]) if stored is not None else None
     return entry is not None and entry.paused is not None
+
+
+def breaks_a_lease(oracle: Oracle, actor: Actor, key: Key, expected: bytes | None, value: bytes) -> str:
+    """Who holds the window that somebody else takes or gives up, although it has just given a sign of life; empty for nobody.
+
+    Whoever cancels a lane, or says that it takes over, may do that.
+    """
+    if key[0] != "head" or expected is None or actor.takes_over or "cancel" in actor.name:
+        return ""
+    before, after = ((json.loads(one).get("pending") or {}).get("attempt") for one in (expected, value))
+    if before is None or before == after or actor.name.startswith(("move", "last move")):
+        return ""
+    if after is not None and all(after.get(name) == before.get(name) for name in ("run", "task")):
+        return ""
+    return before["run"] if has_lease(oracle, key[1], before["generation"], before["taken_at"]) else ""
+
+
+def has_lease(oracle: Oracle, lane: str, generation: int, taken_at: int, more: int = 0) -> bool:
+    """Whether an attempt has given a sign of life by the current actor's clock, within a lease and so many milliseconds `more`."""
+    stored = oracle.world.store.values.get(("beat", lane))
+    sign = json.loads(stored) if stored is not None else {}
+    at = sign["at"] if sign.get("generation") == generation else taken_at
+    # A sign from further in the future than a lease says nothing.
+    return at - _LEASE_MS <= oracle.world.clocks.local() < at + _LEASE_MS + more
 
 
 def unreadable(oracle: Oracle, key: Key, expected: bytes | None, value: bytes) -> set[Place]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -671,6 +671,12 @@ class Oracle:
                 self.showed(request)
             return
         self.met[f"{request.kind.value} done"] += 1
+        for lane, other in self.lanes.items():
+            same = (other.kind, other.run) != (request.kind, request.run) or other.asks_for == request.asks_for
+            check(
+                same,
+                f"{request.kind.value} {request.run} has ended well, and {lane} of that name was asked for more or less",
+            )
         if request.kind == LaneKind.ERASE:
             left = request.named - self.erased.keys()
             check(not left, f"erase {request.run} has ended well, and did not erase {said(left)}")
@@ -820,6 +826,8 @@ class Oracle:
         erased = RangeSet(OffsetRange(at, offset, offset + 1) for at, offset in self.erased)
         late = any(one.late and one.died for one in self.world.actors)
         # Whoever is not killed in that moment clears it.
+        kept = self._kept_by_who_has_ended()
+        check(not kept, f"whoever wrote it has ended by itself, and has left what was erased: {kept}")
         found = erasing.remaining(self.world.opened, erased)
         remains = [one for one in found if late or "came late" not in one.remains]
         for place, places in held.items():
@@ -832,17 +840,36 @@ class Oracle:
         for place, places in {**left, **{one: held[one] for one in held.keys() & self._tables()}}.items():
             check(False, f"{place} still holds erased messages after they were erased again: {said(places)}")
 
+    def _kept_by_who_has_ended(self) -> dict[str, set[Place]]:
+        """What is left of erased messages in tables of HBase of attempts that nobody has killed, or kept an answer from.
+
+        Those remove it themselves, if they wrote it after the erasure. The erasure removes what was there before.
+        """
+        kept: dict[str, set[Place]] = {}
+        if self.world.moved or self.world.ever_away:
+            return kept
+        for table, cell, places in self._left_cells():
+            by = self.world.made_by.get((table, *cell))
+            if by is not None and by.has_ended:
+                kept.setdefault(f"{table}, by {by.name}", set()).update(places)
+        return kept
+
     def _tables(self) -> set[str]:
         return {f"file://{self.world.lake.tables()}/orders"} if "delta" in self.expected else set()
 
     def _left(self) -> tuple[dict[str, set[Place]], dict[str, set[Place]]]:
         """Which erased messages are in tables of HBase, and in folders and tables of files."""
         left: dict[str, set[Place]] = {}
+        for table, _, places in self._left_cells():
+            left.setdefault(table, set()).update(places)
+        return left, erased_in(self.world, self.erased) if self.erased else {}
+
+    def _left_cells(self) -> Iterator[tuple[str, tuple[bytes, bytes, int], frozenset[Place]]]:
+        """The cells of HBase that are made of erased messages, too: table, cell, these messages."""
         for table in (ROWS, SUMS, LATEST, LETTERS) if self.erased else ():
             for cell in self.world.hbase.everything(table):
                 if made := self.world.made_of.get((table, *cell), frozenset()) & self.erased.keys():
-                    left.setdefault(table, set()).update(made)
-        return left, erased_in(self.world, self.erased) if self.erased else {}
+                    yield table, cell, made
 
     def _coverage(self) -> None:
         """The positions of the ingest are what it has covered."""

@@ -15,7 +15,7 @@ from tests.simulation.actors import Actor, current
 from tests.simulation.clocks import MACHINES, STEP_MS
 from tests.simulation.compaction import compact
 from tests.simulation.edits import Edits
-from tests.simulation.invariants import takes_while_paused, unreadable
+from tests.simulation.invariants import breaks_a_lease, takes_while_paused, unreadable
 from tests.simulation.kafka import KEYS, SECOND, TOPIC
 from tests.simulation.lake import LAKE
 from tests.simulation.ledger import writes
@@ -96,6 +96,10 @@ class Play:
             if actor is not None and self.refusals.undisturbed(actor):
                 paused = takes_while_paused(self.oracle, key, expected, value)
                 check(not paused, f"{actor.name} works on a window of a lane that is paused")
+                holder = breaks_a_lease(self.oracle, actor, key, expected, value)
+                check(
+                    not holder, f"{actor.name} has taken the window of {holder}, which is at work, or has given it up"
+                )
                 gone = unreadable(self.oracle, key, expected, value)
                 check(not gone, f"{actor.name} has pinned what nobody can read: {said(gone)}")
             if key[0] == "register":
@@ -199,6 +203,7 @@ class Play:
             self.met[f"{name}: {type(problem).__name__}"] += 1
             mine = current()
             assert mine is not None
+            mine.problem = problem
             self.oracle.learn()
             self.refusals.judge(Case(problem, name, mine, request))
             return False
@@ -283,6 +288,7 @@ class Play:
         if which == LAKE and (self.oracle.book.head(INGEST) is None or not self.oracle.book.committed()):
             return
         world.away.add(which)
+        world.ever_away = True
         world.kafka.away = world.kafka.away or which == "kafka"
         world.ledger.away = world.ledger.away or which == "ledger"
         world.target.away = world.target.away or which == "target"
@@ -333,6 +339,8 @@ class Play:
             lanes = [INGEST, *self.oracle.open_lanes(), "replay-of-nobody"]
             lane = lanes[step.a % len(lanes)]
             return (lambda: programs.abandon(lane, take_over=step.b % 2 == 0)), None
+        if step.name == "abandon ingest":
+            return (lambda: programs.abandon(INGEST, take_over=step.b % 2 == 0)), None
         if step.name == "skip":
             return self._skip(step)
         acts = {"back up": self._back_up, "move": self._move}

@@ -75,6 +75,12 @@ class Request:
     # What it has said that it leaves out.
     left_out: set[Place] = field(default_factory=set)
 
+    @property
+    def asks_for(self) -> object:
+        """What it asks for: a run's name stands for one such."""
+        finds = self.key or self.since is not None or self.letters or self.repair
+        return None if finds else self.named, self.key, self.since, self.letters, self.repair, self.sinks
+
     def begin(self) -> None:
         """The command, as a person types it, the first time and to go on."""
         if self.repair and not self.opened:
@@ -100,7 +106,14 @@ class Request:
 
 
 def ingest(run: str, *, take_over: bool = False) -> None:
+    _takes_over(take_over)
     run_command.run(STREAM, run_name=run, take_over=take_over, as_json=True)
+
+
+def _takes_over(takes_over: bool) -> None:
+    actor = current()
+    assert actor is not None
+    actor.takes_over = takes_over
 
 
 def cancel(lane: str) -> None:
@@ -108,6 +121,7 @@ def cancel(lane: str) -> None:
 
 
 def abandon(lane: str, *, take_over: bool) -> None:
+    _takes_over(take_over)
     ledger.abandon(STREAM, lane=lane, reason="it was wrong", take_over=take_over, yes=True)
 
 

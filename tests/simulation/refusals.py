@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from tests.model.transport import DIES_SENDING, LATE
 from tests.simulation.actors import AND_OTHERS, ANSWERS, COMMITS, REFUSED, ROWS_APPLIED, ROWS_LOST, Actor
 from tests.simulation.clocks import BEGIN
+from tests.simulation.invariants import has_lease
 from tests.simulation.kafka import Log
 from tests.simulation.oracle import Oracle, check, each, said
 from tests.simulation.programs import Request
@@ -23,6 +24,7 @@ from tidemark.ledger.records import INGEST, LaneState, Register, Window
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs.requests import answers
 
+_A_MOMENT_MS = 2_000
 _LOST_ANSWERS = (ROWS_LOST, ROWS_APPLIED, *COMMITS, *ANSWERS)
 
 
@@ -230,12 +232,17 @@ def _overtaken(world: Refusals, case: Case) -> bool:
 
 
 def _held(world: Refusals, case: Case) -> bool:
-    """A run that is not this one has begun a window that is not committed, or is still written."""
+    """A run that is not this one has begun a window that is not committed, or is still written, and has given a sign of life."""
     if not world.undisturbed(case.actor):
         return True
     own = None if case.name.startswith("abandon") else case.actor.run_name
-    others = any(run not in (None, own) for _, _, run in world.pending())
-    return others or any(one.record.receipt is None for one in world.oracle.book.committed())
+    heads = {lane: world.oracle.book.head(lane) for lane in (INGEST, *world.oracle.open_lanes())}
+    pending = [(lane, head.head.pending) for lane, head in heads.items() if head is not None]
+    held = [(lane, one.attempt) for lane, one in pending if one is not None and one.attempt is not None]
+    written = [one.record for one in world.oracle.book.committed() if one.record.receipt is None]
+    holders = [(lane, one) for lane, one in held if one.run != own] + [(one.lane, one.attempt) for one in written]
+    # It was told a moment ago.
+    return any(has_lease(world.oracle, lane, one.generation, one.taken_at, _A_MOMENT_MS) for lane, one in holders)
 
 
 def _name_is_used(world: Refusals, case: Case) -> bool:

@@ -16,6 +16,7 @@ from tests.simulation.actors import (
     DIES,
     DRAWN,
     ERASING,
+    HALF_WRITTEN,
     LATE,
     REFUSED,
     ROWS_APPLIED,
@@ -165,6 +166,8 @@ _STOPS = {
     "claimed": Stop(DIES, CLAIMED),
     "takes": Stop(DIES, ProtocolStep.TAKEN.value),
     "stores": Stop(DIES, ProtocolStep.SINK_STORED.value),
+    "half writes": Stop(SLEEPS, HALF_WRITTEN),
+    "commits": Stop(SLEEPS, ProtocolStep.COMMITTED.value),
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.actors import CLAIMING, DIES, DRAWN, ERASING, LATE, NAMING, REFUSED, SLEEPS, Stop
+from tests.simulation.actors import CLAIMING, DIES, DRAWN, ERASING, HALF_WRITTEN, LATE, NAMING, REFUSED, SLEEPS, Stop
 from tidemark.commit.protocol import Step as ProtocolStep
 
 # A block wider than any log here: units are what a window has read of a partition.
@@ -127,6 +127,7 @@ THEMES: Mapping[str, Theme] = {
         {"ingest": 12, "produce": 10, "erase": 12, "time": 8, "major": 6, "wake": 4},
         {"guarantee": ("at_most_once",)},
         {"ingest": (*after(SLEEPS, *WRITING), *_early(SLEEPS, 60)), "replay": after(SLEEPS, *WRITING)},
+        stories=(("produce", "ingest, half writes", "time", "erase", "wake"),),
     ),
     "clocks": Theme(
         {"clock": 10, "ingest": 14, "produce": 10, "replay": 6, "back up": 4},
@@ -190,7 +191,7 @@ THEMES: Mapping[str, Theme] = {
         {"block": (1,), "guarantee": ("at_least_once",)},
         names=0.9,
         others=0.1,
-        stories=(("replay, claims", "replay, claimed", "wake"),),
+        stories=(("replay, claims", "replay, claimed", "wake"), ("replay, claims", "replay", "wake")),
         same=0.2,
     ),
     "given up": Theme(
@@ -289,6 +290,8 @@ THEMES: Mapping[str, Theme] = {
             ("replay, late", "time", "cancel", "erase", "major", "wake"),
             ("produce", "ingest, late", "time", "take over", "erase", "wake"),
             ("produce", "ingest, late", "time", "take over", "erase", "major", "wake"),
+            ("replay, half writes", "time", "cancel", "erase", "major", "wake"),
+            ("produce", "ingest, half writes", "time", "take over", "erase", "major", "wake"),
         ),
     ),
     "times": Theme(
@@ -503,6 +506,11 @@ THEMES: Mapping[str, Theme] = {
             "compact files": _early((DIES, SLEEPS), 160),
         },
         others=0.1,
+        # A table is published when a window is settled: somebody compacts it just before.
+        stories=(
+            ("compact files, sleeps", "produce", "ingest, commits", "wake", "wake"),
+            ("compact files, sleeps", "replay, commits", "wake", "wake"),
+        ),
     ),
     # What somebody does while somebody else reads, whole.
     "beside readers": Theme(
@@ -594,6 +602,28 @@ THEMES: Mapping[str, Theme] = {
         {"out_of_range": ("latest", "latest", "earliest"), "guarantee": ("at_least_once",), "most": (2, 3, 100)},
         {"ingest": (*_early((SLEEPS, DIES), 40), *after((SLEEPS, DIES), ProtocolStep.PINNED, *WRITING))},
         others=0.3,
+    ),
+    # Windows that are given up once and again, while others come to the partitions beside them.
+    "abandoned": Theme(
+        {"abandon": 14, "produce": 14, "ingest": 14, "erase": 4, "take over": 2, "time": 8, "wake": 8},
+        {"guarantee": ("at_least_once",), "most": (2, 3, 7), "sinks": (("hbase",), ("hbase", "sums"))},
+        {"ingest": (*after((SLEEPS, DIES), ProtocolStep.PINNED, *WRITING), Stop(SLEEPS, HALF_WRITTEN)), "abandon": ()},
+        others=0.1,
+        stories=(
+            ("produce", "ingest, stores", "time", "abandon ingest", "ingest"),
+            (
+                "produce",
+                "ingest, stores",
+                "abandon ingest",
+                "produce",
+                "ingest, stores",
+                "abandon ingest",
+                "produce",
+                "ingest",
+            ),
+            ("produce", "ingest, half writes", "abandon ingest", "ingest", "wake"),
+        ),
+        same=0.3,
     ),
     "new leaders": Theme(
         {

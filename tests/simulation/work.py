@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from tests.simulation.actors import NAMING, current, reached, written
+from tests.simulation.actors import HALF_WRITTEN, NAMING, current, reached, written
 from tests.simulation.kafka import Message, Place
 from tests.simulation.others import FILES, WRITTEN, Writer, prepare
 from tidemark.commit.fence import HeadFence, beat, fence_of
@@ -163,7 +163,7 @@ class Work:
             def apply(piece: list[_Cell] = piece) -> None:
                 self.world.hbase.put(table, [one[:3] for one in piece], generation)
                 for row, column, _, places in piece:
-                    self.world.made_of[table, row, column, generation] = frozenset(places)
+                    self.world.made(frozenset(places), table, row, column, generation)
                     if (
                         table == ROWS
                         and column == MARK
@@ -172,6 +172,7 @@ class Work:
                         self.world.row_stored(next(iter(places)), generation)
 
             self._repeated(apply)
+            reached(HALF_WRITTEN)
 
     def _repeated(self, apply: Callable[[], object]) -> None:
         self.world.gateway.repeated("write", lambda client: written(apply))
@@ -251,7 +252,7 @@ class Work:
                 place: Place = place,
             ) -> None:
                 self.world.hbase.put(LATEST, [(row, column, cell)], version)
-                self.world.made_of[LATEST, row, column, version] = frozenset([place])
+                self.world.made(frozenset([place]), LATEST, row, column, version)
 
             self._repeated(apply)
 

@@ -130,9 +130,12 @@ class World:
         self.other_isolation = False
         # The servers that do not answer now; a lake that is not mounted is an empty folder.
         self.away: set[str] = set()
+        self.ever_away = False
         # By generation: what its attempt has read. By cell: of which messages it was made.
         self.read_by: dict[int, dict[Place, Message]] = {}
         self.made_of: dict[tuple[str, bytes, bytes, int], frozenset[Place]] = {}
+        # By cell too: who has written it.
+        self.made_by: dict[tuple[str, bytes, bytes, int], Actor | None] = {}
         # The attempts that have ended without a row, and could say so: the actor of each.
         self.wrote_nothing: dict[int, Actor] = {}
         # By lane and number of a window: when it was swept last.
@@ -184,6 +187,12 @@ class World:
 
     def was_read(self, generation: int, messages: Mapping[Place, Message]) -> None:
         self.read_by[generation] = dict(messages)
+
+    def made(self, places: frozenset[Place], *cell: Any) -> None:
+        """The current actor has written a cell of a table, that is made of some messages."""
+        table, row, column, version = cell
+        self.made_of[table, row, column, version] = places
+        self.made_by[table, row, column, version] = current()
 
     def pass_by(self, milliseconds: int) -> None:
         self.clocks.pass_by(milliseconds)

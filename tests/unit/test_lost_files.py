@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.delta_in_memory import DeltaInMemory
 from tests.support.iceberg_in_memory import IcebergInMemory
-from tests.support.streams_in_memory import offsets
+from tests.support.streams_in_memory import at, offsets
 from tests.support.sums_in_memory import ANN, REASON
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing
+from tidemark.sinks.parquet import files
 
 
 def named(world: IcebergInMemory) -> list[Path]:
@@ -68,3 +71,24 @@ def test_a_whole_window_that_is_lost_is_written_again(kind: type[IcebergInMemory
     with_offset(world, 10).unlink()
     world.replay(offsets((0, 10, 20)), "run 40")
     assert world.seen() == world.counting() == of(range(20))
+
+
+@pytest.mark.covers("L5")
+def test_a_file_that_another_compaction_removes_meanwhile_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was listed, and is gone when it is opened: those beside it are looked through all the same."""
+    columns = {"_topic": "orders", "_incarnation": at(0).incarnation, "_partition": 0}
+    paths = [tmp_path / f"{number}.parquet" for number in range(3)]
+    really_have = files._have
+
+    def removed(*there: Any) -> bool:
+        paths[0].unlink(missing_ok=True)
+        return really_have(*there)
+
+    monkeypatch.setattr(files, "_have", removed)
+    for folder, held in ((tmp_path, [False, True, True]), (paths[0], [False])):
+        for number, path in enumerate(paths):
+            pq.write_table(pa.Table.from_pylist([{**columns, "_offset": number}]), path)
+        for number, expected in enumerate(held):
+            assert files.holds(f"file://{folder}", offsets((0, number, number + 1))) is expected

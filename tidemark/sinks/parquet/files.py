@@ -14,6 +14,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -55,6 +56,8 @@ _TOPICS_ONCE = ds.ParquetFileFormat(dictionary_columns=["_topic"])
 _ATTEMPT = re.compile(r"/lane=([^/]+)/seq=(\d+)/generation=(\d+)(?=/)")
 # How many rows are in memory at a time.
 _AT_A_TIME = 20_000
+# How often files are listed anew where another program has removed one of them since.
+_LOOKS = 5
 
 
 def _window_folder(base: str, lane: str, seq: int) -> str:
@@ -361,24 +364,23 @@ def holds(folder: str, wanted: RangeSet) -> bool:
     if not wanted:
         return False
     with folders.opened(folder) as (filesystem, path):
-        here = filesystem.get_file_info(path)
-        inside = fs.FileSelector(path, allow_not_found=True, recursive=True)
-        listed = [here] if here.type == fs.FileType.File else filesystem.get_file_info(inside)
-        # Also those below `_temporary`, which no reader takes: Spark moves files out of it when a task ends.
-        files = [one.path for one in listed if one.type == fs.FileType.File and one.path.endswith(".parquet")]
-        try:
-            return bool(files) and _have(ds.dataset(files, filesystem=filesystem, format=FORMAT), wanted)
-        except pa.ArrowInvalid:
-            return True
+        for _ in range(_LOOKS):
+            with suppress(FileNotFoundError):
+                return _holds_now(filesystem, path, wanted)
+            # Another program has removed a file since it was listed, as a compaction does: what is gone holds nothing.
+        return _holds_now(filesystem, path, wanted)
 
 
-def have(paths: Iterable[str], wanted: RangeSet) -> bool:
-    """Whether some files have rows of some offsets."""
-    for path in paths:
-        with folders.opened(path) as (filesystem, inner):
-            if _have(ds.dataset([inner], filesystem=filesystem, format=FORMAT), wanted):
-                return True
-    return False
+def _holds_now(filesystem: fs.FileSystem, path: str, wanted: RangeSet) -> bool:
+    here = filesystem.get_file_info(path)
+    inside = fs.FileSelector(path, allow_not_found=True, recursive=True)
+    listed = [here] if here.type == fs.FileType.File else filesystem.get_file_info(inside)
+    # Also those below `_temporary`, which no reader takes: Spark moves files out of it when a task ends.
+    files = [one.path for one in listed if one.type == fs.FileType.File and one.path.endswith(".parquet")]
+    try:
+        return bool(files) and _have(ds.dataset(files, filesystem=filesystem, format=FORMAT), wanted)
+    except pa.ArrowInvalid:
+        return True
 
 
 def _have(there: ds.FileSystemDataset, wanted: RangeSet) -> bool:
