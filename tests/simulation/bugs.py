@@ -377,7 +377,7 @@ PLANTED |= {
     ),
     "a replay leaves the older rows in a table": Bug(
         "r",
-        ((PUBLISHING, "                self._leave_out(change, there, others)\n", "                pass\n"),),
+        ((PUBLISHING, "                self._leave_out(change, table, others)\n", "                pass\n"),),
     ),
     "a publication removes an attempt's files before the table has them": Bug(
         "r",

@@ -63,7 +63,7 @@ def breaks_a_lease(oracle: Oracle, actor: Actor, key: Key, expected: bytes | Non
 
 
 def has_lease(oracle: Oracle, lane: str, generation: int, taken_at: int, more: int = 0) -> bool:
-    """Whether an attempt has given a sign of life by the current actor's clock, within a lease and so many milliseconds `more`."""
+    """Whether an attempt has given a sign of life, by the current actor's clock, within a lease and `more` milliseconds."""
     stored = oracle.world.store.values.get(("beat", lane))
     sign = json.loads(stored) if stored is not None else {}
     at = sign["at"] if sign.get("generation") == generation else taken_at

@@ -245,6 +245,26 @@ class Oracle:
                 }
                 check(not lost, f"{run} has committed rows that no reader of {sink} sees: {said(lost)}")
 
+    def sees_the_newest(self, run: str) -> None:
+        """Once a run has published a window, the newest rows are those of the ledger, whatever the table held before."""
+        windows = self.book.committed()
+        if not any(one.record.attempt.run == run for one in windows):
+            return
+        for sink in LAKES.keys() & self.expected.keys():
+            authority = self.book.authority(sink)
+            counts = {
+                (at, offset): message
+                for one in windows
+                for (at, offset), message in self.world.read_by[one.generation].items()
+                if authority.of(at, offset) == one.generation and not message.bad
+            }
+            # What was erased since the backup stays hidden, and what it had overwritten may come back or not.
+            unsure = {(at.topic, self.keys[at, offset]) for at, offset in self.erased if (at, offset) in self.keys}
+            found, want = self.latest(sink=sink), newest_of(counts)
+            other = {key for key in found.keys() | want.keys() if found.get(key) != want.get(key)} - unsure
+            check(not other, f"{run}: the newest values of {other} in {sink} are {found}, and should be {want}")
+            self.met["newest values after a restoration"] += 1
+
     def counting(self) -> dict[Sink, dict[Place, int]]:
         """Which generation counts at each message, in each sink."""
         found: dict[Sink, dict[Place, int]] = {}

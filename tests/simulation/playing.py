@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation import elsewhere, pairs, programs
-from tests.simulation.actors import Actor, current
+from tests.simulation.actors import COMMITS, DIES, SLEEPS, Actor, Stop, current
 from tests.simulation.clocks import MACHINES, STEP_MS
 from tests.simulation.compaction import compact
 from tests.simulation.edits import Edits
@@ -552,6 +552,9 @@ class Play:
     def _compact_all(self) -> None:
         """A compaction of each sink that has any, which nothing may refuse now."""
         compacted = [one for one in COMPACTED if one in self.oracle.expected]
+        if self.world.setting.after == "restored" and not self.met["compact files"]:
+            # A ledger of before does not know where the rows are then, and passes over what it finds no more.
+            compacted = [one for one in compacted if one not in LAKES]
         if not compacted or self.oracle.book.head(INGEST) is None:
             return
         for sink in compacted:
@@ -610,12 +613,20 @@ class Play:
         wrong = verify(self.world.opened.book)
         check(not wrong, f"a restored ledger is not whole: {wrong}")
         run = f"restored {path.stem}"
+        # Whoever goes on first may die on its way, as anywhere.
+        stops = [one.stop for one in self.program.steps if one.name == "ingest" and one.stop is not None]
+        stop = next((one for one in stops if one.how in (DIES, SLEEPS, *COMMITS)), None)
+        if stop is not None:
+            stop = replace(stop, how=DIES) if stop.how == SLEEPS else stop
+            self._last("ingest restored first", lambda: programs.ingest(run), None, stop)
         if not self._last("ingest restored", lambda: programs.ingest(run), None):
             stuck = isinstance(self.refusal, TopicRecreated | LedgerContradiction)
             check(not stuck, f"after a restoration no run can go on: {self.refusal}")
         else:
             self.met["restored streams"] += 1
         self.oracle.sees_what_was_written(run)
+        if not self.met["compact files"]:
+            self.oracle.sees_the_newest(run)
         wrong = verify(self.world.opened.book)
         check(not wrong, f"a restored ledger has gone on, and is not whole: {wrong}")
 
@@ -654,7 +665,7 @@ class Play:
             for known in register[1].topics.values()
         )
 
-    def _last(self, name: str, act: Callable[[], object], request: Request | None) -> bool:
+    def _last(self, name: str, act: Callable[[], object], request: Request | None, stop: Stop | None = None) -> bool:
         done = False
 
         def whole() -> None:
@@ -667,7 +678,7 @@ class Play:
 
         self.refusal = None
         self.story.append(name)
-        self._tell(self.world.run(whole, None, 0, name))
+        self._tell(self.world.run(whole, stop, 0, name))
         check(not self.world.scheduler.asleep, f"{name} does not end")
         if not self.restored:
             self.oracle.look()

@@ -232,7 +232,7 @@ def _overtaken(world: Refusals, case: Case) -> bool:
 
 
 def _held(world: Refusals, case: Case) -> bool:
-    """A run that is not this one has begun a window that is not committed, or is still written, and has given a sign of life."""
+    """A window that another run has begun is not committed, or still written, and that run has given a sign of life."""
     if not world.undisturbed(case.actor):
         return True
     own = None if case.name.startswith("abandon") else case.actor.run_name

@@ -7,7 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.actors import CLAIMING, DIES, DRAWN, ERASING, HALF_WRITTEN, LATE, NAMING, REFUSED, SLEEPS, Stop
+from tests.simulation.actors import (
+    CLAIMING,
+    COMMITS,
+    DIES,
+    DRAWN,
+    ERASING,
+    HALF_WRITTEN,
+    LATE,
+    NAMING,
+    REFUSED,
+    SLEEPS,
+    Stop,
+)
 from tidemark.commit.protocol import Step as ProtocolStep
 
 # A block wider than any log here: units are what a window has read of a partition.
@@ -472,6 +484,31 @@ THEMES: Mapping[str, Theme] = {
             "results": _early(SLEEPS, 40),
         },
         others=0.1,
+    ),
+    # A ledger that was restored finds tables that know more than it does, and logs that have lost what it would read again.
+    "restored tables": Theme(
+        {"back up": 6, "produce": 12, "ingest": 14, "replay": 6, "retain": 6, "cut": 3, "recreate": 2, "wake": 6},
+        {
+            "sinks": (
+                ("hbase", "delta_latest"),
+                ("delta_latest", "hbase"),
+                ("hbase", "iceberg_latest"),
+                ("hbase", "delta"),
+            ),
+            "guarantee": ("at_least_once",),
+            "after": ("restored",),
+            "out_of_range": ("earliest",),
+        },
+        {
+            "ingest": (*after(DIES, *WRITING, *_SETTLING), *_early(DIES, 120), *_early(COMMITS, 3) * 8),
+            "back up": (),
+            "replay": (),
+        },
+        others=0.05,
+        stories=(
+            ("back up", "produce", "ingest", "retain"),
+            ("back up", "produce", "ingest", "replay", "cut", "produce"),
+        ),
     ),
     # Tables that are compacted, or that Iceberg keeps.
     "compacted tables": Theme(
