@@ -255,7 +255,7 @@ class Oracle:
             counts = {
                 (at, offset): message
                 for one in windows
-                for (at, offset), message in self.world.read_by[one.generation].items()
+                for (at, offset), message in self.world.read_by.get(one.generation, {}).items()
                 if authority.of(at, offset) == one.generation and not message.bad
             }
             # What was erased since the backup stays hidden, and what it had overwritten may come back or not.

@@ -85,6 +85,8 @@ class Play:
         self.world.answered = self.refusals.answered
         # From then on, what was read since the backup is read once more.
         self.restored = False
+        # By topic: its id and its partitions, when an ingest began that has ended well.
+        self.read_whole: dict[str, tuple[str, int]] = {}
         self._note_proposals()
 
     def _note_proposals(self) -> None:
@@ -168,7 +170,10 @@ class Play:
             self.world.scheduler.wake(step.a)
         elif (act := self._of_people(step)) is not None:
             is_new = self.oracle.book.head(INGEST) is None
+            topics = {name: (topic.topic_id, len(topic.logs)) for name, topic in self.world.kafka.held.items()}
             actor = self._run(act[0], step, act[1])
+            if step.name == "ingest" and actor.has_ended and actor.problem is None:
+                self.read_whole = topics
             if is_new and not actor.stopped and self.oracle.book.head(INGEST) is not None:
                 self.oracle.began()
         self.world.pass_by(STEP_MS)
@@ -238,7 +243,8 @@ class Play:
         register = self.oracle.book.register()
         for name, topic in self.world.kafka.held.items():
             known = register[1].topics.get(name) if register else None
-            if known and (known[-1].topic_id, known[-1].partitions) == (topic.topic_id, len(topic.logs)):
+            here = topic.topic_id, len(topic.logs)
+            if here == self.read_whole.get(name) or (known and (known[-1].topic_id, known[-1].partitions) == here):
                 self.world.kafka.add_partition(name)
                 return
 

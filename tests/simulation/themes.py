@@ -485,6 +485,27 @@ THEMES: Mapping[str, Theme] = {
         },
         others=0.1,
     ),
+    # Keys move to a partition that is added, so that offsets say no more which message is newer.
+    "added partitions": Theme(
+        {
+            "add partition": 8,
+            "produce": 14,
+            "ingest": 14,
+            "replay": 6,
+            "erase": 4,
+            "cut": 2,
+            "recreate": 1,
+            "newest": 6,
+        },
+        {
+            "sinks": (("hbase", "latest"), ("hbase", "latest"), ("hbase", "delta_latest")),
+            "guarantee": ("at_least_once",),
+            "partitions": (2,),
+            "after": ("", "rebuilt"),
+        },
+        others=0.1,
+        stories=(("produce", "ingest", "add partition", "produce", "ingest"),),
+    ),
     # A ledger that was restored finds tables that know more than it does, and logs that have lost what it would read again.
     "restored tables": Theme(
         {"back up": 6, "produce": 12, "ingest": 14, "replay": 6, "retain": 6, "cut": 3, "recreate": 2, "wake": 6},
