@@ -1,4 +1,4 @@
-"""Bugs that refuse what is fine, or say what is not so. Each is a function that stands instead of one of the product's."""
+"""Bugs that refuse what is fine, say what is not so, or check too little: functions that stand instead of the product's."""
 
 from __future__ import annotations
 
@@ -113,6 +113,23 @@ def _nothing(original: Function) -> Function:
     return lambda *given, **named: None
 
 
+def _no_positions(original: Function) -> Function:
+    return lambda *given, **named: ()
+
+
+def _the_same_topics(original: Function) -> Function:
+    return lambda topics, ends, now: topics
+
+
+def _counts_closed_lanes_last(original: Function) -> Function:
+    def view(book: Any, sink: str | None = None, *, closed: bool = False) -> Any:
+        found = original(book, sink, closed=closed)
+        register = book.register()
+        return replace(found, closed=register[1].closed if register is not None else 0)
+
+    return view
+
+
 def _nothing_is_wrong(original: Function) -> Function:
     return lambda *given, **named: []
 
@@ -197,6 +214,24 @@ WRONG: dict[str, Replacement] = {
         "tidemark.commit.protocol", "pin", _waits_for_other_lanes, 4, "half closed"
     ),
     "a lane that is paused goes on": Replacement("tidemark.ledger.register", "check_not_paused", _nothing, 1, "pauses"),
+    "a window is given up although its holder is at work": Replacement(
+        "tidemark.commit.protocol", "_respect_lease", _nothing, 1, "abandoned"
+    ),
+    "a window that was given up is forgotten": Replacement(
+        "tidemark.commit.protocol", "_furthest", _no_positions, 1, "abandoned"
+    ),
+    "a run that is done is taken for any request of its name": Replacement(
+        "tidemark.ledger.register", "_check_done", _nothing, 5, "one name"
+    ),
+    "whoever is overtaken clears nothing": Replacement(
+        "tidemark.commit.protocol", "_clear_erased", _nothing, 17, "late writers"
+    ),
+    "added partitions are not noted": Replacement(
+        "tidemark.ledger.ordering", "noted", _the_same_topics, 1, "added partitions"
+    ),
+    "a view counts closed lanes last": Replacement(
+        "tidemark.ledger.book", "Book.view", _counts_closed_lanes_last, 9, "beside readers"
+    ),
     "verify finds nothing": Replacement(
         "tidemark.ledger.recovery.verifying", "verify", _nothing_is_wrong, 1, "refusals"
     ),
