@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from zoneinfo import ZoneInfo
@@ -13,11 +14,14 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from demo.airflow import Airflow
+from demo.cdn_lines import produce
 from services import environment
 from services.site import Site
 from tests.support.browser import SCREENSHOTS, browser, logged_in
 from tests.support.evil import EVIL
 from tests.support.page_routes import NO_STREAM
+from tidemark.ledger.records import INGEST
+from tidemark.runs.live.open_stream import open_stream
 
 
 @pytest.fixture
@@ -55,6 +59,10 @@ def test_the_pages_show_which_offsets_are_where(airflow: Airflow, page: Page) ->
     expect(broken.locator("td").nth(1)).to_contain_text("INVALID")
     expect(broken.locator("td").nth(1)).to_contain_text("broken.yaml")
     expect(broken.get_by_role("link")).to_have_count(0)
+    # Nor is a stream whose file is right and which Airflow has never read: nothing of it runs.
+    never = frame.locator("tr[data-stream=unknown]")
+    expect(never.locator("td").nth(1)).to_contain_text("NO DAG")
+    expect(never.locator("td").nth(1)).to_contain_text("Airflow has no DAG unknown__ingest")
     line.get_by_role("link", name="success").wait_for()
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / "streams.png")
@@ -108,6 +116,40 @@ def test_the_pages_show_which_offsets_are_where(airflow: Airflow, page: Page) ->
     # A run's name leads out of the frame, to the run's own page.
     frame.locator("#windows td.run a").first.click()
     page.wait_for_url("**/dags/cdn_logs__*/runs/**")
+
+
+@pytest.mark.covers("U1", "N27")
+def test_a_list_of_windows_says_whose_results_are_all_gone(
+    ingested: Airflow, page: Page, streams: dict[str, Path], site: Site
+) -> None:
+    """A replay has replaced them, then an erasure has taken these."""
+    opened = open_stream(streams["everybody"] / "cdn_logs.yaml")
+    produce(site.address("kafka"), "cdn-logs", 1, first=90_000)
+    assert ingested.run("cdn_logs__ingest", {}) == "success"
+    (newest,) = opened.book.newest_records(INGEST, 1)
+    (at,) = opened.book.covers(newest.window)
+    record = f"cdn-logs/{at.partition.partition}@{at.start}"
+    frame = page.frame_locator("iframe")
+
+    def fates(shot: str) -> dict[str, str]:
+        page.goto(f"{ingested.url}/plugin/tidemark/tidemark/streams/cdn_logs")
+        rows = frame.locator("#windows tbody tr")
+        rows.locator("td.run").first.wait_for()
+        rows.first.scroll_into_view_if_needed()
+        page.screenshot(path=SCREENSHOTS / shot)
+        found: dict[str, str] = {}
+        for row in rows.all():
+            lane, seq, fate, *_ = row.locator("td").all_inner_texts()
+            found.setdefault(f"{lane.partition('-')[0]}/{seq}", fate)
+        return found
+
+    asked = {"records": record, "reason": "whose results count", "dry_run": False}
+    assert ingested.run("cdn_logs__replay", asked) == "success"
+    assert fates("replaced.png")[f"ingest/{newest.seq}"] == "replaced"
+    assert ingested.run("cdn_logs__erase", asked) == "success"
+    shown = fates("erased-window.png")
+    # The newest replay is the first of those with this number.
+    assert (shown[f"ingest/{newest.seq}"], shown["replay/1"]) == ("erased", "erased")
 
 
 @pytest.mark.covers("U19", "U1")
