@@ -20,7 +20,7 @@ from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.errors import TidemarkError
 from tidemark.ledger.book import REGISTER
 from tidemark.ledger.codec import decode
-from tidemark.ledger.records import INGEST, LaneState, Register, Window
+from tidemark.ledger.records import INGEST, LaneKind, LaneState, Register, Window
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs.requests import answers
 
@@ -66,6 +66,7 @@ class Refusals:
             return
         for answer, part in left_out.items():
             rule = next((rule for said, rule in _ANSWERS.items() if answer.startswith(said)), None)
+            check(rule, f"{answer!r} is an answer that no rule knows")
             wrong = [place for place in each(part) if rule is not None and not rule(self, place)]
             check(not wrong, f"the answer to {said(wrong)} is {answer!r}, and that is not so")
 
@@ -475,6 +476,13 @@ def _below_ingest(world: Refusals, place: Place) -> bool:
     return place[1] < world.oracle.positions().get(place[0], 0)
 
 
+def _is_tired(world: Refusals, place: Place) -> bool:
+    """A dead letter that so many replays have read again, each of which may have left it one."""
+    windows = [one for one in world.oracle.book.committed() if one.record.kind == LaneKind.REPLAY]
+    again = [one for one in windows if any(place[1] in range(*part) for part in one.covers.of(place[0]))]
+    return len(again) >= world.world.opened.stream.dead_letters.max_redrives
+
+
 def _unit_is_lost(world: Refusals, place: Place) -> bool:
     """A message of its block that was counted is gone, or one that was not counted is there."""
     if world.oracle.commits_first or not world.oracle.follows or world.happened & {"isolation"}:
@@ -497,6 +505,7 @@ _ANSWERS: dict[str, Callable[[Refusals, Place], bool]] = {
     answers.NOT_READ: lambda world, place: not _is_covered(world, place),
     answers.THE_INGESTS: lambda world, place: not _below_ingest(world, place),
     answers.UNIT_LOST: _unit_is_lost,
+    "redriven ": _is_tired,
     "erased": lambda world, place: place in world.oracle.erased,
 }
 __all__ = ["Case", "Refusals"]

@@ -121,6 +121,14 @@ def _the_same_topics(original: Function) -> Function:
     return lambda topics, ends, now: topics
 
 
+def _all_are_tired(original: Function) -> Function:
+    def chosen(*given: Any) -> Any:
+        found, _ = original(*given)
+        return found, found
+
+    return chosen
+
+
 def _counts_closed_lanes_last(original: Function) -> Function:
     def view(book: Any, sink: str | None = None, *, closed: bool = False) -> Any:
         found = original(book, sink, closed=closed)
@@ -231,6 +239,9 @@ WRONG: dict[str, Replacement] = {
     ),
     "a view counts closed lanes last": Replacement(
         "tidemark.ledger.book", "Book.view", _counts_closed_lanes_last, 9, "beside readers"
+    ),
+    "each dead letter was redriven too often": Replacement(
+        "tidemark.runs.requests.dead_letters", "chosen", _all_are_tired, 5, "redrives"
     ),
     "verify finds nothing": Replacement(
         "tidemark.ledger.recovery.verifying", "verify", _nothing_is_wrong, 1, "refusals"
