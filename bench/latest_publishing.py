@@ -19,6 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 from bench.ledger import NoSweeps, new_store
 from bench.pairs import Pairs, in_pairs
 from bench.workbench import Workbench
+from tidemark.clients.environment import from_environment
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
@@ -36,14 +37,17 @@ from tidemark.ledger.records import (
     WindowRange,
     positions,
 )
-from tidemark.ledger.register import change_topics, open_lane
+from tidemark.ledger.register import change_topics, new_token, open_lane
 from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.sinks.delta.latest.table import DeltaLatest, prepare
+from tidemark.sinks.hbase.latest import publishing
+from tidemark.sinks.hbase.latest.encoding import encoded
+from tidemark.sinks.hbase.latest.table import LatestInHBase, latest_table
 from tidemark.sinks.latest.rows import BUCKET, DELETED, GENERATION, KEY_HASH, columns, history_of
 from tidemark.sinks.latest.table import publish
-from tidemark.sinks.parquet import files
+from tidemark.sinks.parquet import files, types
 
 _AT = TopicPartition("changes", 0)
 _FIELDS = {"id": "integer", "value": "string"}
@@ -59,6 +63,29 @@ def after_many(bench: Workbench) -> Pairs:
     finally:
         old.close()
         young.close()
+
+
+def beside_puts(bench: Workbench) -> Pairs:
+    """Into HBase after 100 windows, against puts of the same cells, without the ledger and the rows that are there."""
+    table = Published(
+        new_store(), 100, in_hbase=latest_table(from_environment, "hbase_default", f"bench_{new_token()}")
+    )
+    assert table.in_hbase is not None
+    puts = latest_table(from_environment, "hbase_default", f"bench_{new_token()}")
+    puts.prepare("bench", "bench", ["id"], table.buckets)
+    offsets = iter(range(_KEYS, 10**9, _CHANGES))
+
+    def put() -> float:
+        fresh = rows(next(offsets), _CHANGES, table.buckets)
+        fresh = fresh.append_column(GENERATION, pa.repeat(pa.scalar(1, pa.int64()), fresh.num_rows))
+        began = time.perf_counter()
+        puts.put(encoded(fresh, _FIELDS, ["id"]), int(began * 1000))
+        return time.perf_counter() - began
+
+    try:
+        return in_pairs(bench.pairs, table.publish_next, put)
+    finally:
+        table.close()
 
 
 def beside_a_merge(bench: Workbench) -> Pairs:
@@ -91,8 +118,11 @@ def beside_a_merge(bench: Workbench) -> Pairs:
 class Published:
     """A table, and a ledger with so many windows of it."""
 
-    def __init__(self, store: LedgerStore, windows: int, buckets: int = 16) -> None:
-        self.buckets = buckets
+    def __init__(
+        self, store: LedgerStore, windows: int, buckets: int = 16, in_hbase: LatestInHBase | None = None
+    ) -> None:
+        """In Delta, unless it is `in_hbase`."""
+        self.buckets, self.in_hbase = buckets, in_hbase
         self.folder = Path(tempfile.mkdtemp(prefix="newest"))
         base = f"file://{self.folder}"
         self._table = DeltaLatest(base)
@@ -105,7 +135,11 @@ class Published:
         register = self.book.register()
         assert register is not None
         files.own(history_of(base), "bench", register[1].ledger, _NAME)
-        prepare(base, _FIELDS, "bench", register[1].ledger, ["id"], buckets, "snappy")
+        if in_hbase is None:
+            prepare(base, _FIELDS, "bench", register[1].ledger, ["id"], buckets, "snappy")
+        else:
+            types.keep(history_of(base), _FIELDS)
+            in_hbase.prepare("bench", register[1].ledger, ["id"], buckets)
         self._publish(self._committed(_KEYS, _KEYS))
         for _ in range(windows - 1):
             self._committed(_CHANGES, 0)
@@ -116,7 +150,10 @@ class Published:
 
     def _publish(self, record: Record) -> float:
         began = time.perf_counter()
-        publish(self._table, self.book, _NAME, record)
+        if self.in_hbase is None:
+            publish(self._table, self.book, _NAME, record)
+        else:
+            publishing.publish(publishing.LatestWithHistory(self.in_hbase, self._table.base), self.book, _NAME, record)
         return time.perf_counter() - began
 
     def _committed(self, offsets: int, number: int) -> Record:
@@ -124,7 +161,8 @@ class Published:
         head = self.book.head(INGEST)
         assert head is not None
         run = Run(name="bench", code_version="bench", stream_digest="0" * 64)
-        work = _Writes(self._place, number, self.buckets)
+        kind = "delta_latest" if self.in_hbase is None else "hbase_latest"
+        work = _Writes(kind, self._place, number, self.buckets)
         return protocol.process(self.book, NoSweeps(), work, unwatched, INGEST, head.head.seq + 1, run)
 
     def close(self) -> None:
@@ -157,8 +195,8 @@ def _window(head: Head, offsets: int) -> Window:
 class _Writes:
     """Writes the first rows of a window, as Spark would."""
 
-    def __init__(self, place: dict[str, str], number: int, buckets: int) -> None:
-        self._place, self._number, self._buckets = place, number, buckets
+    def __init__(self, kind: str, place: dict[str, str], number: int, buckets: int) -> None:
+        self._kind, self._place, self._number, self._buckets = kind, place, number, buckets
 
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         (self._range,) = window.ranges
@@ -174,5 +212,5 @@ class _Writes:
         one = self._range
         stored = Count.of(self._number, 0)
         tally = PartitionTally(topic=one.topic, incarnation=1, partition=0, rows=stored)
-        sink = SinkReceipt(name=_NAME, type="delta_latest", place=self._place)
+        sink = SinkReceipt(name=_NAME, type=self._kind, place=self._place)
         return Receipt(tallies=(tally,), sinks=(sink,), dead_letters=None, started_at=1, finished_at=2)

@@ -307,4 +307,12 @@ MEASURES = (
         latest_publishing.beside_a_merge,
         messages=0,
     ),
+    Measure(
+        "latest-hbase",
+        "the same into HBase, against puts of the same cells alone",
+        "ours: from the ledger's commit to HBase's answer, with the look at the rows that are there. Theirs: one put",
+        3.0,
+        latest_publishing.beside_puts,
+        messages=0,
+    ),
 )

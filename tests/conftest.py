@@ -19,7 +19,7 @@ from tests.support.turns import Turns
 
 pytest_plugins = [
     f"tests.support.{name}"
-    for name in ("canary", "covering", "second_look", "servers", "stores", "live_streams", "secure")
+    for name in ("canary", "covering", "second_look", "servers", "stores", "live_streams", "secure", "hbase_in_memory")
 ]
 
 

@@ -37,7 +37,13 @@ def with_added(live: LiveStream) -> None:
     new: list[dict[str, Any]] = [
         {"type": "hbase", "name": "later", "table": f"{live.name}_later"},
         {"type": "parquet", "name": "files", "folder": f"{live.name}_files"},
-        {"type": "hbase_latest", "name": "newest", "table": f"{live.name}_newest", **keyed},
+        {
+            "type": "hbase_latest",
+            "name": "newest",
+            "table": f"{live.name}_newest",
+            "folder": f"{live.name}_newest",
+            **keyed,
+        },
         {"type": "hbase_aggregates", "name": "sums", "table": f"{live.name}_sums", "values": values, **keyed},
     ]
     live.rewrite(sinks=[*old, *new])

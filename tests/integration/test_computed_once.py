@@ -121,7 +121,7 @@ SINKS: dict[str, dict[str, Any]] = {
     "hbase": {"table": "{name}"},
     "parquet": {"folder": "{name}"},
     "delta": {"folder": "{name}"},
-    "hbase_latest": {"table": "{name}", "key": "word"},
+    "hbase_latest": {"table": "{name}", "folder": "{name}", "key": "word"},
     "hbase_aggregates": {"table": "{name}", "key": "word", "values": {"calls": "count"}},
     "kafka": {"topic": "{name}-results"},
 }

@@ -18,11 +18,11 @@ from tests.simulation import hbase
 from tests.simulation.hbase import Cluster
 from tests.simulation.kafka import Message
 from tests.simulation.others import Topic, prepare
-from tests.simulation.work import LATEST, ROWS, SUMS, Place, Work
+from tests.simulation.work import ROWS, SUMS, Place, Work
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import ORDERS
 from tidemark.clients.connections import Connection
-from tidemark.commit.protocol import Step, ordinal_of
+from tidemark.commit.protocol import Step
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
@@ -30,7 +30,6 @@ from tidemark.runs.windows import lanes
 from tidemark.sinks.delta.attempts import written
 from tidemark.sinks.delta.table import files_of
 from tidemark.sinks.hbase.aggregates.rows import decode
-from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of
 from tidemark.sinks.hbase.rows import MARK
 from tidemark.sinks.kafka import messages
 from tidemark.sinks.mounts import Mounts
@@ -57,7 +56,6 @@ def sinks(live: LiveStream) -> list[dict[str, Any]]:
             "values": {"n": "count", "s": {"sum": "number"}},
             "block_offsets": BLOCK,
         },
-        {"type": "hbase_latest", "name": LATEST, "table": f"{name}_latest", "key": "id"},
         {"type": "parquet", "folder": name},
         {"type": "delta", "folder": f"{name}_delta"},
         {"type": "kafka", "topic": f"{name}-out", "key": "id", "value": "number"},
@@ -73,7 +71,6 @@ class RowByRow:
         self.gateway = SimpleNamespace(repeated=lambda _, act: act(None))
         self.kafka = SimpleNamespace(read=self._read)
         self.made_of: dict[Any, Any] = {}
-        self.wrote_ordinals: set[int] = set()
         self.sent: dict[tuple[int, int], Message] = {}
         self._connections = live.opened.connections
         self._folder = folder
@@ -102,11 +99,6 @@ class RowByRow:
         assert pending.attempt is not None
         there = replace(opened, connections=self.connections)
         work = Work(cast("Any", self), there, lane, Mounts(there.book, there.connections, ()))
-        # What the attempt in Spark is given when it writes its first value, which it does later.
-        register = opened.book.register()
-        assert register is not None
-        ordinal = ordinal_of(found.head, register[1])
-        work.before_writing = lambda: ordinal
         for one in work.opened.stream.sinks:
             if one.type in ("parquet", "delta"):
                 prepare(work.opened, one)
@@ -139,10 +131,6 @@ def of_row(column: bytes, value: bytes) -> object:
 def of_sums(column: bytes, value: bytes) -> object:
     found = decode(value)
     return found.mark._replace(digest=0), found.rows, dict(found.states), found.whole
-
-
-def of_latest(column: bytes, value: bytes) -> object:
-    return mark_of(value)._replace(digest=0), fields_of(value)
 
 
 def rows_in(paths: list[str]) -> list[dict[str, Any]]:
@@ -178,7 +166,6 @@ def test_a_window_goes_the_same_way_through_spark_and_row_by_row(make: Make, tmp
     for table, mine, content in (
         (live.name, ROWS, of_row),
         (f"{live.name}_sums", SUMS, of_sums),
-        (f"{live.name}_latest", LATEST, of_latest),
     ):
         with closing(live.independent._connection()) as connection:
             real = cells(connection.table(table).scan(include_timestamp=True), content)

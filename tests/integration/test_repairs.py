@@ -40,7 +40,7 @@ def with_all(live: LiveStream) -> None:
             {"type": "hbase", "table": live.name},
             {"type": "parquet", "folder": live.name},
             {"type": "delta", "folder": f"{live.name}_delta"},
-            {"type": "hbase_latest", "table": f"{live.name}_newest", **keyed},
+            {"type": "hbase_latest", "table": f"{live.name}_newest", "folder": f"{live.name}_newest", **keyed},
             {"type": "hbase_aggregates", "table": f"{live.name}_sums", **aggregates},
             {"type": "kafka", "topic": f"{live.name}-out"},
         ]

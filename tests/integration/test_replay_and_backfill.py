@@ -215,7 +215,7 @@ def test_a_replay_after_a_bug_fix_changes_what_its_comparison_said(
         {"type": "hbase", "table": "-"},
         {"type": "parquet", "folder": "-"},
         {"type": "delta", "folder": "-"},
-        {"type": "hbase_latest", "table": "-", "key": ["protocol", "method"], "regions": 2},
+        {"type": "hbase_latest", "table": "-", "folder": "-", "key": ["protocol", "method"], "regions": 2},
         {
             "type": "hbase_aggregates",
             "table": "-",
@@ -228,7 +228,8 @@ def test_a_replay_after_a_bug_fix_changes_what_its_comparison_said(
     live = make(CDN)
     suffix = {"delta": "_delta", "hbase_latest": "_latest", "hbase_aggregates": "_sums"}
     for sink in sinks:
-        sink["table" if "table" in sink else "folder"] = f"{live.name}{suffix.get(str(sink['type']), '')}"
+        named = f"{live.name}{suffix.get(str(sink['type']), '')}"
+        sink |= {name: named for name in ("table", "folder") if name in sink}
     live.rewrite(sinks=sinks, **WRONG)
     live.produce(300)
     zero = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "%b http://zzz/a HTTP/1.1" 0 %d 0.1'

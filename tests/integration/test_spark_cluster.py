@@ -23,7 +23,7 @@ from tests.support.warm import Engine
 from tidemark.commit.protocol import Step
 from tidemark.errors import EXIT_FAILED
 from tidemark.ledger.records import LaneKind
-from tidemark.sinks.hbase.latest.table import SteadyValues, latest_table
+from tidemark.sinks.hbase.latest.table import latest_table
 
 EXECUTOR_KILLED_JOB = Path(__file__).parent.parent / "jobs" / "executor_killed_job.py"
 MANY_TASKS_JOB = Path(__file__).parent.parent / "jobs" / "many_tasks_job.py"
@@ -138,7 +138,7 @@ def test_rows_of_a_function_that_are_lost_with_an_executor_end_the_attempt(
     (tmp_path / "drawing.py").write_text(DRAWING)
     live = make(CDN)
     scheme = {"type": "function", "function": "drawing:drawn", "fields": {"word": "string"}}
-    latest = {"type": "hbase_latest", "table": f"{live.name}_latest", "key": "word"}
+    latest = {"type": "hbase_latest", "table": f"{live.name}_latest", "folder": "latest", "key": "word"}
     live.rewrite(scheme=scheme, checks=[], sinks=[{"type": "hbase", "table": live.name}, latest])
     live.produce(600)
     run = live.new_run()
@@ -162,8 +162,7 @@ def test_rows_of_a_function_that_are_lost_with_an_executor_end_the_attempt(
     words = {fields["word"] for fields in live.independent.hbase().by_place().values()}
     assert len(words) == 600
     table = latest_table(live.opened.connections, "hbase_default", latest["table"])
-    values = SteadyValues.of(live.opened.book, table, "hbase_latest").newest()
-    assert {row.fields["word"].decode() for row in values} == words
+    assert {row.fields["word"].decode() for row in table.all_rows()} == words
 
 
 @pytest.mark.covers("G1", "F3", "E35")

@@ -88,7 +88,7 @@ def test_tables_in_a_namespace(make: Make) -> None:
             "ledger": {"table": f"{space}:ledger"},
             "sinks": [
                 {"type": "hbase", "table": f"{space}:rows", "regions": 4},
-                {"type": "hbase_latest", "table": f"{space}:latest", "key": ["host"]},
+                {"type": "hbase_latest", "table": f"{space}:latest", "folder": f"{live.name}_latest", "key": ["host"]},
             ],
             "dead_letters": {"table": f"{space}:dead"},
         }

@@ -42,7 +42,7 @@ def test_times_in_another_time_zone(make: Make, spark: SparkSession) -> None:
         {"type": "hbase", "table": live.name},
         {"type": "parquet", "folder": live.name},
         {"type": "delta", "folder": f"{live.name}_delta"},
-        {"type": "hbase_latest", "table": f"{live.name}_latest", "key": "at"},
+        {"type": "hbase_latest", "table": f"{live.name}_latest", "folder": f"{live.name}_latest", "key": "at"},
         {"type": "hbase_aggregates", "table": f"{live.name}_sums", "key": "host", "values": {"at": {"max": "at"}}},
     ]
     live.rewrite(sinks=sinks)

@@ -607,7 +607,12 @@ def test_a_field_gets_another_name(
 ) -> None:
     live = make(NEWLY_NAMED)
     parquet, _, iceberg = lakes(live, tmp_path, monkeypatch)
-    latest = {"type": "hbase_latest", "table": f"{live.name}_latest", "key": ["client", "id"]}
+    latest = {
+        "type": "hbase_latest",
+        "table": f"{live.name}_latest",
+        "folder": f"{live.name}_latest",
+        "key": ["client", "id"],
+    }
     packed = {"type": "hbase", "name": "packed", "table": f"{live.name}_packed", "packed": True}
     sinks = [{"type": "hbase", "table": live.name}, packed, latest, parquet, iceberg]
     live.rewrite(sinks=sinks)

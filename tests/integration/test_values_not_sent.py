@@ -22,7 +22,7 @@ from tidemark.sinks.latest.settings import LatestSettings
 from tidemark.spark.columns import OFFSET, REASON
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.rows.one_pass import one_pass
-from tidemark.spark.sinks.hbase.latest.writer import HBaseLatest
+from tidemark.spark.sinks.hbase.latest.writer import HBaseLatestResults
 from tidemark.spark.sinks.latest.writer import LatestResults
 from tidemark.streams.model import Stream
 
@@ -56,15 +56,23 @@ class Lake(LatestResults):
     def check_unchanged(self, written: Fields) -> None: ...
 
 
+class InHBase(HBaseLatestResults):
+    """The one in HBase, as far as it refuses rows."""
+
+    def __init__(self, settings: HBaseLatestSink) -> None:
+        self._sink = self._settings = settings
+        self._config = settings  # type: ignore[assignment]
+
+
 def reasons(spark: SparkSession, stream: Stream, values: Sequence[dict[str, Any]]) -> list[str | None]:
     """Why each message is a dead letter."""
     given = [json.dumps(one).encode() for one in values]
     (settings,) = stream.sinks
-    if isinstance(settings, LatestSettings):
-        refusal = Lake(settings).refusal(stream.fields)
+    if isinstance(settings, HBaseLatestSink):
+        refusal = InHBase(settings).refusal(stream.fields)
     else:
-        assert isinstance(settings, HBaseLatestSink)
-        refusal = HBaseLatest(settings, None, None, stream.fields).refusal(stream.fields)  # type: ignore[arg-type]
+        assert isinstance(settings, LatestSettings)
+        refusal = Lake(settings).refusal(stream.fields)
     refusals = [] if refusal is None else [refusal]
     passed = one_pass(spark, lambda counted: messages_of(spark, [*given]), stream, refusals, 10)
     assert passed is not None
@@ -79,7 +87,7 @@ def reasons(spark: SparkSession, stream: Stream, values: Sequence[dict[str, Any]
     "sink",
     [
         {"type": "delta_latest", "folder": "orders", "key": "id", "op": "op"},
-        {"type": "hbase_latest", "table": "orders", "key": "id"},
+        {"type": "hbase_latest", "table": "orders", "folder": "orders", "key": "id"},
     ],
     ids=["lakes", "hbase"],
 )

@@ -49,7 +49,7 @@ BUGS = {
         PROTOCOL,
         "book.reads(window), taken.attempt, fence)\n",
         "book.covers(window), taken.attempt, fence)\n",
-        "which does not count|share an ordinal",
+        "which does not count",
         focus=ON_ERASING,
     ),
     "a commit expects what is stored now, not what it took": Bug(
@@ -74,8 +74,8 @@ BUGS = {
     ),
     "a take keeps the generation that it finds": Bug(
         PROTOCOL,
-        "        generation, token, ordinal = draw_generation(book, drawn)\n",
-        "        generation, token, ordinal = draw_generation(book, drawn)\n"
+        "        generation, token = draw_generation(book)\n",
+        "        generation, token = draw_generation(book)\n"
         "        generation = pending.attempt.generation if pending.attempt else generation\n"
         "        pending = structs.replace(pending, attempt=None)\n",
         "two attempts were given the same generation",
@@ -132,7 +132,7 @@ BUGS = {
         "    offsets = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}\n"
         "    for range_ in head.pending",
         "    offsets = {}\n    for range_ in head.pending",
-        "a row of an older attempt is left|share an ordinal",
+        "a row of an older attempt is left",
         likely=296,
     ),
     "no sweep of a window that was taken twice": Bug(
@@ -197,18 +197,6 @@ BUGS = {
         "drawn = max(now, register.generation + 1)",
         "drawn = now",
         "two attempts were given the same generation",
-    ),
-    "ordinals do not rise": Bug(
-        PROTOCOL,
-        "own if earlier is None else earlier + 1",
-        "own",
-        "share an ordinal",
-    ),
-    "a replay's ordinals do not rise": Bug(
-        PROTOCOL,
-        "    if head.kind != LaneKind.INGEST and head.ordinal is None:\n        return True\n",
-        "",
-        "share an ordinal",
     ),
     "a selection can be found before all its pieces are there": Bug(
         SELECTIONS,

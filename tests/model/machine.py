@@ -229,7 +229,7 @@ class Work:
         return Receipt(tallies=(), sinks=sinks, dead_letters=dead, started_at=1, finished_at=2)
 
     def write(self, places: list[Coordinate], send: Callable[[Callable[[], object]], None]) -> None:
-        """Write the rows of some messages, with the versions that the sink `hbase_latest` takes from the register."""
+        """Write the rows of some messages."""
         found = self.actor.book.register()
         assert found is not None
         epochs = Epochs(found[1].topics)
@@ -238,7 +238,7 @@ class Work:
         def apply() -> None:
             for one in places:
                 epoch = epochs.of(TopicPartition(one[0], one[2], one[1]), one[3])
-                world.promises.writes(one, attempt.generation, attempt.ordinal, epoch)
+                world.promises.writes(one, epoch)
             rows = {one: Row(self.messages[one].number, world.network.calls) for one in places}
             world.results.write(rows, attempt.generation)
 

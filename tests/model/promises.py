@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -46,11 +46,10 @@ class Committed:
 
 @dataclass
 class Known:
-    """What attempts have shown of a coordinate: its message, its order epoch, and the ordinals of its attempts."""
+    """What attempts have shown of a coordinate: its message, and its order epoch."""
 
     message: int | None = None
     epoch: int | None = None
-    ordinals: dict[int, int] = field(default_factory=dict)
 
 
 class Promises:
@@ -134,8 +133,6 @@ class Promises:
         elif head["pending"] is None:
             times = before["abandoned"]["count"] if before["abandoned"] else 0
             assert head["abandoned"]["count"] == times + 1, f"{lane}: an abandon was not counted"
-        elif _same_attempt(head["pending"]["attempt"], before["pending"]["attempt"]):
-            self._will_write(lane, before["pending"], head["pending"])
         else:
             self._takes(lane, before, head)
 
@@ -174,13 +171,6 @@ class Promises:
                 assert position <= one["from"], f"{lane}/{window['seq']} begins below its position"
                 passed = {(*at, offset) for offset in range(position, one["from"])} & selected
                 assert not passed, f"{lane}/{window['seq']} passes over selected offsets"
-
-    def _will_write(self, lane: str, old: dict[str, Any], new: dict[str, Any]) -> None:
-        """An attempt is about to write rows with its ordinal: the next one has a higher one."""
-        same = all(old[name] == new[name] for name in old if name not in ("ordinal", "attempt"))
-        same &= all(old["attempt"][name] == one for name, one in new["attempt"].items() if name != "ordinal")
-        assert same, f"{lane}: an attempt has changed more than its ordinal"
-        assert new["ordinal"] == new["attempt"]["ordinal"], f"{lane}: an attempt has noted another ordinal than its own"
 
     def _takes(self, lane: str, before: Head, head: Head) -> None:
         old, new = before["pending"], head["pending"]
@@ -260,7 +250,7 @@ class Promises:
         for message, other in versions.items():
             right = other < version if message < row.message else other > version or message == row.message
             assert right, (
-                f"hbase_latest keeps the older value: messages {message} and {row.message} are {other}, {version}"
+                f"a table of newest rows keeps the older one: messages {message} and {row.message} are {other}, {version}"
             )
 
     def _is_settled(self, lane: str, head: Head, what: str) -> None:
@@ -320,9 +310,8 @@ class Promises:
         register, before = self._decoded(value), self.register
         self.register = register
         if before is None:
-            before = {"generation": -1, "ordinal": 0, "lanes": {}, "topics": {}}
+            before = {"generation": -1, "lanes": {}, "topics": {}}
         assert register["generation"] >= before["generation"], "the register's generation has fallen"
-        assert register["ordinal"] >= before["ordinal"], "the register's ordinal has fallen"
         for topic, known in before["topics"].items():
             ids = {one["incarnation"]: one["topic_id"] for one in register["topics"][topic]}
             assert all(ids.get(one["incarnation"]) == one["topic_id"] for one in known), (
@@ -386,16 +375,12 @@ class Promises:
 
     # rows
 
-    def writes(self, coordinate: Coordinate, generation: int, ordinal: int, epoch: int) -> None:
-        """An attempt is about to write a row: with the version that `hbase_latest` would give it."""
+    def writes(self, coordinate: Coordinate, epoch: int) -> None:
+        """An attempt is about to write a row."""
         known = self.known[coordinate]
         if self.notes_cuts:
             assert known.epoch in (None, epoch), f"the message at {coordinate} has changed its order epoch"
             known.epoch = epoch
-        known.ordinals[generation] = ordinal
-        for other, its in known.ordinals.items():
-            right = its < ordinal if other < generation else its > ordinal or other == generation
-            assert right, f"two attempts share an ordinal at {coordinate}"
 
     def removes(self, coordinate: Coordinate, generation: int) -> None:
         counts = self.counting[TABLE].get(coordinate, 0)
@@ -446,10 +431,6 @@ class Promises:
         assert mine == committed, f"{lane}/{seq}: an attempt was told that it was {said}"
         if not committed:
             self._losers.add(token)
-
-
-def _same_attempt(now: dict[str, Any] | None, before: dict[str, Any] | None) -> bool:
-    return now is not None and before is not None and now["token"] == before["token"]
 
 
 def _at(position: list[Any]) -> tuple[str, int, int]:

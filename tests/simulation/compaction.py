@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.simulation import lake
-from tests.simulation.others import ICEBERG, LAKES, PARQUET
+from tests.simulation.others import ICEBERG, LAKES, LATEST, PARQUET
 from tidemark.cli.commands import compact as compact_command
 from tidemark.errors import Fenced, VerificationFailed
 from tidemark.ledger.book import Book
@@ -103,6 +103,8 @@ def _compact(opened: OpenStream, sink: Any, run: str, asked: CompactionRequest) 
         return
     if sink.type in LAKES:
         steps.compact(opened, sink.history(opened.connections), run, asked, rewrite, _heard)
+    if sink.type == LATEST:
+        return
     if sink.type == "delta_latest":
         delta_latest.vacuum(opened, sink)
         return

@@ -12,8 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace as Struct
 from typing import Any
 
+from thriftpy2.protocol import TBinaryProtocol
+from thriftpy2.transport import TMemoryBuffer
+
 from tests.simulation.actors import effect, written
 from tests.support.column_ranges import passes
+from tidemark.sinks.hbase.latest.table import FAMILIES
 
 NOW = (1 << 63) - 1
 MANY = 1 << 30
@@ -144,9 +148,40 @@ class Connection:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.client = self
+        self.client = self.transport = self
 
     def close(self) -> None: ...
+
+    def getTableNames(self) -> list[bytes]:
+        effect()
+        return [name.encode() for name in self._cluster.tables]
+
+    def createTable(self, table: bytes, _: object) -> None:
+        written(lambda: self._cluster.tables[table.decode()])
+
+    def getRow(self, table: bytes, row: bytes, _: object) -> list[Any]:
+        return self.getRowTs(table, row, NOW, _)
+
+    def getColumnDescriptors(self, _: bytes) -> dict[bytes, Any]:
+        """Those of tables with the newest row of each key: of others, nobody asks here."""
+        effect()
+        return {f"{name}:".encode(): Struct(**options) for name, options in FAMILIES.items()}
+
+    def write(self, call: bytes) -> None:
+        """The bytes of a call, as `clients.hbase.encoding` makes them."""
+        self._call = call
+
+    def flush(self) -> None:
+        # The module exists only after happybase is imported.
+        from Hbase_thrift import Hbase
+
+        protocol = TBinaryProtocol(TMemoryBuffer(self._call))
+        protocol.read_message_begin()
+        asked = Hbase.mutateRowsTs_args()
+        protocol.read_struct(asked)
+        self.mutateRowsTs(asked.tableName, asked.rowBatches, asked.timestamp, {})
+
+    def _recv(self, _: str) -> None: ...
 
     def table(self, name: str) -> Any:
         def scan(

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.kafka import KEYS, Message
-from tests.simulation.others import FILES, LAKES
+from tests.simulation.others import FILES, LAKES, LATEST
 from tests.simulation.pages import is_undisturbed, opened_now
-from tests.simulation.work import LATEST, SUMS, Place
+from tests.simulation.work import SUMS, Place
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.ledger.incarnations import Topics, assign_incarnations
 from tidemark.offsets.coordinates import Coordinate, in_four_parts, parse_records

@@ -15,28 +15,27 @@ from typing import TYPE_CHECKING, Any
 from tests.model.promises import Promises
 from tests.model.sink import Coordinate, Results, Row
 from tests.simulation import older, others
-from tests.simulation.actors import REFUSED, current
+from tests.simulation.actors import current
 from tests.simulation.clocks import BEGIN
 from tests.simulation.invariants import check_claims, check_verify_sees_damage
 from tests.simulation.kafka import Log, Message
 from tests.simulation.leftovers import check_seen_by_others, check_seen_meanwhile, dead_folders, erased_in, is_named
-from tests.simulation.others import DELTA, ICEBERG, LAKES, OTHERS
+from tests.simulation.others import DELTA, ICEBERG, LAKES, LATEST, OTHERS
 from tests.simulation.programs import Request
 from tests.simulation.remembering import Steady
-from tests.simulation.work import LATEST, LETTERS, ROWS, SUMS, Place
+from tests.simulation.work import LETTERS, ROWS, SUMS, Place
 from tidemark.audit.report import AuditReport
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.errors import LedgerContradiction, NotAuthorized
-from tidemark.ledger.book import Book, Committed, head_key
+from tidemark.ledger.book import Book, Committed
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.ordering import Epochs
-from tidemark.ledger.records import INGEST, Attempt, GapKind, Guarantee, LaneKind, LaneState
+from tidemark.ledger.records import INGEST, GapKind, Guarantee, LaneKind, LaneState
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import erasing
 from tidemark.sinks.hbase.aggregates.states import Aggregate
 from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
-from tidemark.sinks.hbase.latest.table import SteadyValues, latest_table
 from tidemark.sinks.hbase.rows import MARK_FAMILY, PartitionKeys, parse_key
 from tidemark.sinks.hbase.table import result_table
 from tidemark.sinks.reading import hbase_rows
@@ -76,6 +75,14 @@ def newest_of(expected: Expected) -> dict[tuple[str, int], int]:
     return found
 
 
+def newest_at(expected: Expected) -> set[Place]:
+    """The newest message of each topic and key."""
+    found: dict[tuple[str, int], Place] = {}
+    for place, one in sorted(expected.items(), key=lambda item: item[1].number):
+        found[place[0].topic, one.key] = place
+    return {*found.values()}
+
+
 def _coordinate(place: Place) -> Coordinate:
     at, offset = place
     return at.topic, at.incarnation, at.partition, offset
@@ -103,7 +110,7 @@ class Changes(Promises):
         self._oracle = oracle
 
     def notes(self, coordinate: Coordinate, epoch: int) -> None:
-        """An attempt is about to write a row, in which no version has its ordinal."""
+        """An attempt is about to write a row."""
         known = self.known[coordinate]
         assert known.epoch in (None, epoch), f"the message at {coordinate} has changed its order epoch"
         known.epoch = epoch
@@ -186,7 +193,7 @@ class Oracle:
     def asks(self, request: Request) -> None:
         self.requests.setdefault((request.kind, request.run), []).append(request)
 
-    def _writes_rows(self, messages: Mapping[Place, Message], attempt: Attempt, *, versions: bool) -> None:
+    def _writes_rows(self, messages: Mapping[Place, Message]) -> None:
         """An attempt is about to write rows: the promises know of them."""
         register = self.book.register()
         assert register is not None
@@ -194,10 +201,7 @@ class Oracle:
         for (at, offset), one in messages.items():
             self.promises.keys[one.number] = one.key
             coordinate, epoch = _coordinate((at, offset)), epochs.of(at, offset)
-            if versions:
-                self.promises.writes(coordinate, attempt.generation, attempt.ordinal, epoch)
-            else:
-                self.promises.notes(coordinate, epoch)
+            self.promises.notes(coordinate, epoch)
 
     def _row_stored(self, place: Place, generation: int) -> None:
         number = self.world.read_by[generation][place].number
@@ -212,7 +216,7 @@ class Oracle:
         self.forgets = self.forgets or forgets
         self.world.told = lambda lane, seq, token, committed: None
         self.world.writes_rows, self.world.row_stored = (
-            (lambda messages, attempt, **_: None),
+            (lambda messages: None),
             (lambda place, generation: None),
         )
         self.world.hbase.hears = lambda table, row, column, newest: None
@@ -603,11 +607,7 @@ class Oracle:
         return {int(key[0] or b""): (int(values["n"]), int(values["s"])) for key, values in found}
 
     def latest(self, book: Book | None = None, sink: str = LATEST) -> dict[tuple[str, int], int]:
-        if sink in LAKES:
-            return others.newest(self.world.opened, book or self.book, self._settings(sink))
-        table = latest_table(self.world.opened.connections, HBASE, LATEST)
-        rows = SteadyValues.of(book or self.book, table, LATEST).newest()
-        return {(row.place.partition.topic, int(row.fields["id"])): int(row.fields["number"]) for row in rows}
+        return others.newest(self.world.opened, book or self.book, self._settings(sink))
 
     def look(self) -> None:
         """Everything that readers find now is what is expected now."""
@@ -624,7 +624,7 @@ class Oracle:
         if SUMS in self.expected and not self.unsure[SUMS] and self._is_new(SUMS, windows):
             found, want = self.sums(), self.states[-1].sums()
             check(found == want, f"totals are {found}, and should be {want}")
-        for sink in (LATEST, *LAKES):
+        for sink in LAKES:
             if sink not in self.expected or self.unsure[sink] or not self._is_new(sink, windows):
                 continue
             want_latest, found_latest = newest_of(self.expected[sink]), self.latest(sink=sink)
@@ -632,8 +632,8 @@ class Oracle:
 
     def _is_new(self, sink: Sink, windows: list[tuple[int, bool]]) -> bool:
         """Whether the windows or the sink's place have changed since the oracle has looked there last."""
-        tables = {"hbase": ROWS, None: LETTERS, SUMS: SUMS, LATEST: LATEST}
-        changes = self.world.lake.changes + len(self.world.target.messages)
+        tables = {"hbase": ROWS, None: LETTERS, SUMS: SUMS}
+        changes = self.world.lake.changes + len(self.world.target.messages) + self.world.hbase.changed["by_key"]
         now = self.world.hbase.changed[tables[sink]] if sink in tables else changes, windows
         is_new = self._looked.get(sink) != now
         self._looked[sink] = now
@@ -806,36 +806,16 @@ class Oracle:
         for sink in LAKES.keys() & self.expected.keys():
             held = others.newest_at(self.world.opened, self._settings(sink)) & self.erased.keys()
             check(not held, f"the newest version of {sink} has erased messages: {said(held)}")
+            if not self.unsure[sink] and self.follows:
+                seen, wanted = others.newest_at(self.world.opened, self._settings(sink)), newest_at(self.expected[sink])
+                check(seen == wanted, f"others see in {sink} the messages {said(seen)}, and should see {said(wanted)}")
+                self.met["tables of newest rows seen by others"] += 1
         for sink in (ICEBERG, DELTA):
             if sink in self.expected and not self.unsure[sink] and self.follows:
                 check_seen_by_others(self.world, sink, self.expected[sink])
                 self.met[f"tables of {sink.title()} seen by others"] += 1
         self._copies()
         self._coverage()
-        self._ordinals()
-
-    def _ordinals(self) -> None:
-        """There are some thousands for a stream's life: of the ingest's attempts, only those that may have written use one up.
-
-        So the ordinal of each is at most the number of earlier ones at its offsets that may have written there.
-        """
-        if not self.follows or LATEST not in self.expected:
-            return
-        attempts: dict[int, tuple[int, RangeSet]] = {}
-        for _, value in self.world.ledger.network.values.get(head_key(INGEST), ()):
-            pending = self.book.head_in(INGEST, value).head.pending
-            if pending is not None and pending.attempt is not None:
-                attempts[pending.attempt.generation] = pending.attempt.ordinal, self.book.covers(pending.window)
-        # A question that Kafka refuses says nothing of what was written; other stops may have hidden an answer.
-        empty = {
-            one
-            for one, actor in self.world.wrote_nothing.items()
-            if not actor.died and (not actor.stopped or (actor.stop is not None and actor.stop.how == REFUSED))
-        }
-        for generation, (ordinal, covers) in attempts.items():
-            older = [one for one, (_, there) in attempts.items() if one < generation and there & covers]
-            most = len([one for one in older if one not in empty])
-            check(ordinal <= most, f"an attempt of the ingest has ordinal {ordinal}, and {most} before it may have one")
 
     def _nothing_erased_is_left(self) -> None:
         """What is left is named, and whoever asks for the erasure once more clears it."""
@@ -886,7 +866,7 @@ class Oracle:
 
     def _left_cells(self) -> Iterator[tuple[str, tuple[bytes, bytes, int], frozenset[Place]]]:
         """The cells of HBase that are made of erased messages, too: table, cell, these messages."""
-        for table in (ROWS, SUMS, LATEST, LETTERS) if self.erased else ():
+        for table in (ROWS, SUMS, LETTERS) if self.erased else ():
             for cell in self.world.hbase.everything(table):
                 if made := self.world.made_of.get((table, *cell), frozenset()) & self.erased.keys():
                     yield table, cell, made

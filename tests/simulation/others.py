@@ -1,4 +1,4 @@
-"""The sinks that are no tables of HBase: `parquet`, `delta`, `iceberg`, `kafka`, `delta_latest` and `iceberg_latest`.
+"""The sinks that Spark writes as files or messages: `parquet`, `delta`, `iceberg`, `kafka`, and those with the newest rows.
 
 Their layouts, sweeps and readers are the product's.
 
@@ -30,6 +30,8 @@ from tidemark.sinks.contract import SinkSettings
 from tidemark.sinks.delta import publishing as delta
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.latest import table as delta_latest
+from tidemark.sinks.hbase.latest import publishing as hbase_latest
+from tidemark.sinks.hbase.latest.sink import PlainHBaseLatest
 from tidemark.sinks.kafka.messages import Origin, kafka_messages
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.latest import rows as latest
@@ -69,7 +71,18 @@ LAKES: dict[str, dict[str, Any]] = {
         "catalog": CATALOG,
         "table": "lake.newest",
     },
+    "hbase_latest": {
+        "type": "hbase_latest",
+        "files": TABLES,
+        "folder": "by_key",
+        "hbase": "hbase_default",
+        "table": "by_key",
+        "key": "id",
+        "buckets": 2,
+    },
 }
+# The one of them that is a table in HBase.
+LATEST = "hbase_latest"
 WRITTEN = {**OTHERS, **LAKES}
 PARQUET, DELTA, ICEBERG, KAFKA = "parquet", "delta", "iceberg", "kafka"
 FILES = (PARQUET, DELTA, ICEBERG)
@@ -157,6 +170,7 @@ class Writer:
             "kafka": self._store_kafka,
             "delta_latest": self._store_changes,
             "iceberg_latest": self._store_changes,
+            LATEST: self._store_changes,
         }
         return store[self.settings.type]()
 
@@ -279,6 +293,10 @@ def prepare(opened: OpenStream, settings: Any) -> None:
     elif settings.type in LAKES:
         base, owner = settings.base(opened.connections), (opened.book.stream, register[1].ledger)
         files.own(latest.history_of(base), *owner, settings.name)
+        if settings.type == LATEST:
+            types.keep(latest.history_of(base), opened.fields)
+            hbase_table(opened, settings).table.prepare(*owner, settings.key, settings.buckets)
+            return
         made_with = settings.key, settings.buckets, settings.compression
         table = _table(opened, settings)
         if isinstance(table, delta_latest.DeltaLatest):
@@ -350,8 +368,24 @@ def _table(opened: OpenStream, settings: Any) -> Any:
     return plain.table(opened.connections, plain.table_place(settings, settings.base(opened.connections)))
 
 
+def hbase_table(opened: OpenStream, settings: Any) -> hbase_latest.LatestWithHistory:
+    plain = PlainHBaseLatest()
+    place = plain.table_place(settings, settings.base(opened.connections))
+    return plain.place_of_table(opened.connections, place)
+
+
 def newest(opened: OpenStream, book: Book, settings: Any) -> dict[tuple[str, int], int]:
     """The number of the newest row of each topic and key, as the product's reader gives it."""
+    if settings.type == LATEST:
+
+        def by_key(found: hbase_latest.NewestInHBase) -> list[tuple[tuple[str, int], int]]:
+            return [
+                ((row.place.partition.topic, int(row.fields["id"])), int(row.fields["number"])) for row in found.rows()
+            ]
+
+        there = hbase_latest.read(hbase_table(opened, settings), book, settings.name, by_key)
+        assert len(dict(there)) == len(there), f"a key has two rows: {there}"
+        return dict(there)
 
     def taken(found: latest_table.Newest) -> list[dict[str, Any]]:
         return [row for table in found.tables() for row in table.to_pylist()]
@@ -362,7 +396,9 @@ def newest(opened: OpenStream, book: Book, settings: Any) -> dict[tuple[str, int
 
 
 def newest_at(opened: OpenStream, settings: Any) -> set[Place]:
-    """The messages of the rows in the newest version of a table."""
+    """The messages of the rows in the newest version of a table, as others see it."""
+    if settings.type == LATEST:
+        return {(row.place.partition, row.place.offset) for row in hbase_table(opened, settings).table.all_rows()}
     version = _table(opened, settings).opened()
     rows = version.rows([*version.sizes], version.columns) if version is not None else None
     return {*everything(rows)} if rows is not None else set()

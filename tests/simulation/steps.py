@@ -44,8 +44,8 @@ _SINKS = (
     ("hbase", "sums"),
     ("sums", "hbase"),
     ("hbase",),
-    ("hbase", "sums", "latest"),
-    ("hbase", "latest"),
+    ("hbase", "sums", "hbase_latest"),
+    ("hbase", "hbase_latest"),
 )
 # Without these, nothing else means anything.
 _ALWAYS = ("produce", "ingest", "wake")

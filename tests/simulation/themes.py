@@ -126,7 +126,7 @@ THEMES: Mapping[str, Theme] = {
     "plans": Theme({"plan": 10, "by plan": 10, "replay": 20, "wake": 6}),
     "readers": Theme(
         {"totals": 10, "newest": 10, "erase": 12, "wake": 10},
-        {"sinks": (("hbase", "sums"), ("hbase", "sums", "latest")), "block": (WIDE, 4, 8)},
+        {"sinks": (("hbase", "sums"), ("hbase", "sums", "hbase_latest")), "block": (WIDE, 4, 8)},
         {"totals": _early(SLEEPS, 24), "newest": _early(SLEEPS, 24)},
     ),
     "erasures": Theme({"erase": 16, "erase key": 4, "wake": 20, "time": 8}),
@@ -151,11 +151,6 @@ THEMES: Mapping[str, Theme] = {
         {"isolation": ("read_uncommitted",)},
     ),
     "cuts": Theme({"cut": 10, "erase key": 10, "produce": 10, "ingest": 10, "lead": 2, "replay": 4}),
-    "ordinals": Theme(
-        {"ingest": 16, "produce": 12, "replay": 6, "newest": 4},
-        {"sinks": (("hbase", "latest"), ("hbase", "sums", "latest"))},
-        {"ingest": _early(REFUSED, 4), "replay": _early(REFUSED, 4)},
-    ),
     "slow attempts": Theme(
         {"ingest": 12, "produce": 8, "erase": 14, "wake": 24},
         _OF_WIDE_BLOCKS,
@@ -245,7 +240,7 @@ THEMES: Mapping[str, Theme] = {
     ),
     "far apart": Theme(
         {"replay apart": 12, "replay": 4, "produce": 12, "ingest": 10, "wake": 4},
-        {"most": (100,), "sinks": (("hbase",), ("hbase", "latest"), ("hbase", "sums"))},
+        {"most": (100,), "sinks": (("hbase",), ("hbase", "hbase_latest"), ("hbase", "sums"))},
         others=0.2,
     ),
     "pages": Theme(
@@ -272,7 +267,7 @@ THEMES: Mapping[str, Theme] = {
                 ("hbase", "sums", "parquet"),
                 ("hbase", "delta"),
                 ("parquet", "hbase"),
-                *[("hbase", "latest")] * 5,
+                *[("hbase", "hbase_latest")] * 5,
                 ("hbase", "kafka"),
             )
         },
@@ -290,7 +285,7 @@ THEMES: Mapping[str, Theme] = {
             "sinks": (
                 ("hbase", "delta"),
                 ("hbase", "sums"),
-                ("hbase", "latest"),
+                ("hbase", "hbase_latest"),
                 ("hbase", "parquet"),
                 ("hbase", "kafka"),
             )
@@ -346,7 +341,7 @@ THEMES: Mapping[str, Theme] = {
         {
             "topics": ("two", "pattern", "pattern"),
             "on_deleted": ("leave", "leave", "fail"),
-            "sinks": (("hbase",), ("hbase", "sums"), ("hbase", "latest"), ("hbase", "sums", "latest")),
+            "sinks": (("hbase",), ("hbase", "sums"), ("hbase", "hbase_latest"), ("hbase", "sums", "hbase_latest")),
         },
         {one: (*_early(SLEEPS, 40), *after(SLEEPS, *WRITING)) for one in ("ingest", "replay", "erase")},
         names=0.1,
@@ -393,7 +388,7 @@ THEMES: Mapping[str, Theme] = {
             "wake": 14,
         },
         {
-            "sinks": (("hbase",), ("hbase", "sums"), ("hbase", "latest")),
+            "sinks": (("hbase",), ("hbase", "sums"), ("hbase", "hbase_latest")),
             "guarantee": ("at_least_once",),
         },
         {"audit": (*_early((SLEEPS, SLEEPS, DIES), 70), Stop(SLEEPS, CLAIMING), *after((SLEEPS, DIES), *WRITING))},
@@ -414,7 +409,7 @@ THEMES: Mapping[str, Theme] = {
             "again": 5,
             "wake": 12,
         },
-        {"sinks": (("hbase",), ("hbase", "sums"), ("sums", "hbase"), ("hbase", "latest"))},
+        {"sinks": (("hbase",), ("hbase", "sums"), ("sums", "hbase"), ("hbase", "hbase_latest"))},
         {
             "redrive": (*_early((SLEEPS, DIES), 60), *after((SLEEPS, DIES), *WRITING)),
             "ingest": after((SLEEPS, DIES), *WRITING),
@@ -443,9 +438,9 @@ THEMES: Mapping[str, Theme] = {
         {
             "sinks": (
                 ("hbase",),
-                ("hbase", "sums", "latest"),
-                ("hbase", "latest"),
-                ("hbase", "latest"),
+                ("hbase", "sums", "hbase_latest"),
+                ("hbase", "hbase_latest"),
+                ("hbase", "hbase_latest"),
                 ("sums", "hbase"),
                 ("hbase", "sums"),
                 ("hbase", "parquet"),
@@ -498,7 +493,7 @@ THEMES: Mapping[str, Theme] = {
             "newest": 6,
         },
         {
-            "sinks": (("hbase", "latest"), ("hbase", "latest"), ("hbase", "delta_latest")),
+            "sinks": (("hbase", "hbase_latest"), ("hbase", "hbase_latest"), ("hbase", "delta_latest")),
             "guarantee": ("at_least_once",),
             "partitions": (2,),
             "after": ("", "rebuilt"),

@@ -8,15 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from tests.simulation.actors import HALF_WRITTEN, NAMING, current, reached, written
 from tests.simulation.kafka import Message, Place
 from tests.simulation.others import FILES, WRITTEN, Writer, prepare
 from tidemark.commit.fence import HeadFence, beat, fence_of
 from tidemark.commit.protocol import Fence, Listener, Step, Taken
 from tidemark.errors import TidemarkError
-from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import Attempt, Guarantee, Receipt, SinkReceipt, Window, reads_again, replays
 from tidemark.ledger.register import note_places
 from tidemark.offsets.hashing import coordinate_hash
@@ -29,8 +26,6 @@ from tidemark.sinks.dead_letters import FIELDS, redrives
 from tidemark.sinks.hbase.aggregates import columns
 from tidemark.sinks.hbase.aggregates.rows import encode, row_key
 from tidemark.sinks.hbase.aggregates.table import place_of
-from tidemark.sinks.hbase.keyed_rows import encode_cell
-from tidemark.sinks.hbase.latest import rows as latest
 from tidemark.sinks.hbase.rows import DATA_PREFIX, MARK, PartitionKeys
 from tidemark.sinks.mounts import Mounts
 from tidemark.sinks.reading import pieces, rows_of_pieces
@@ -44,7 +39,7 @@ _Cell = tuple[bytes, bytes, bytes, Iterable[tuple[TopicPartition, int]]]
 # Cells of one write, at least: few, so that attempts die between two of them. HBase writes a row whole.
 _AT_ONCE = 4
 HBASE = "hbase_default"
-ROWS, SUMS, LATEST, LETTERS = "orders", "sums", "latest", "orders_dead"
+ROWS, SUMS, LETTERS = "orders", "sums", "orders_dead"
 
 
 class Shown:
@@ -84,13 +79,7 @@ def _held(world: World, opened: OpenStream, work: Work, taken: Taken) -> Iterato
     """As `fence.holding`, without its thread: a heartbeat at the beginning, and one after each sink."""
     beat(opened.book, work.progress, taken)
     work.beat = lambda: beat(opened.book, work.progress, taken)
-    try:
-        yield fence_of(opened.book, taken)
-    except Exception:
-        actor = current()
-        if not work.may_have_written and actor is not None:
-            world.wrote_nothing[taken.attempt.generation] = actor
-        raise
+    yield fence_of(opened.book, taken)
 
 
 class Work:
@@ -100,9 +89,6 @@ class Work:
         self.world, self.opened, self.lane, self._mounts = world, opened, lane, mounts
         self.progress = Shown()
         self.beat = lambda: None
-        # As SparkWork says it, before rows have the attempt's ordinal.
-        self.before_writing: Callable[[], int] = lambda: 0
-        self.may_have_written = False
         self._others: dict[str, Writer] = {}
         self._acknowledged: dict[str, Acknowledgements] = {}
 
@@ -137,7 +123,7 @@ class Work:
         if self._bad and self.window.counts_for(None):
             self._store_dead_letters()
         on_step(Step.DEAD_LETTERS_STORED)
-        store = {ROWS: self._store_rows, SUMS: self._store_sums, LATEST: self._store_latest}
+        store = {ROWS: self._store_rows, SUMS: self._store_sums}
         for sink in self._sinks():
             fence.check()
             if sink in store:
@@ -178,7 +164,7 @@ class Work:
         self.world.gateway.repeated("write", lambda client: written(apply))
 
     def _store_rows(self) -> None:
-        self.world.writes_rows(self.good, self.attempt, versions=False)
+        self.world.writes_rows(self.good)
         mark = self._mark()
         cells = []
         for place, one in self.good.items():
@@ -229,33 +215,6 @@ class Work:
         states = [("n", b"%d" % len(numbers)), ("s", b"%d" % sum(numbers))]
         return encode(self.attempt.generation, self.lane, self.window.seq, len(numbers), 0, states)
 
-    def _store_latest(self) -> None:
-        register = self.opened.book.register()
-        assert register is not None
-        self.may_have_written = True
-        attempt = structs.replace(self.attempt, ordinal=self.before_writing())
-        self.world.writes_rows(self.good, attempt, versions=True)
-        epochs = Epochs(register[1].topics)
-        mark = Mark(attempt.generation, 0, self.lane, self.window.seq)
-        for place, one in self.good.items():
-            at, offset = place
-            row = latest.row_key(at.topic, [b"%d" % one.key])
-            column = b"d:" + latest.qualifier(at, 0)
-            version = latest.ValueVersion(epochs.of(at, offset), offset, attempt.ordinal).encode()
-            cell = encode_cell(mark, [("id", b"%d" % one.key), ("number", b"%d" % one.number)])
-
-            def apply(
-                row: bytes = row,
-                column: bytes = column,
-                version: int = version,
-                cell: bytes = cell,
-                place: Place = place,
-            ) -> None:
-                self.world.hbase.put(LATEST, [(row, column, cell)], version)
-                self.world.made(frozenset([place]), LATEST, row, column, version)
-
-            self._repeated(apply)
-
     def verify(self) -> Receipt:
         good = self.counted
         bad = {at: _acknowledged(self._bad, at) for at in {place[0] for place in self._bad}}
@@ -284,8 +243,6 @@ class Work:
             return SinkReceipt(name=SUMS, type="hbase_aggregates", place=place_of(HBASE, SUMS, self.world.block))
         if sink == LETTERS:
             return SinkReceipt(name="dead_letters", type="hbase", place=_table(LETTERS))
-        if sink == LATEST:
-            return SinkReceipt(name=LATEST, type="hbase_latest", place=_table(LATEST))
         return SinkReceipt(name="hbase", type="hbase", place=_table(ROWS))
 
     def close(self) -> None: ...

@@ -22,7 +22,7 @@ from tests.simulation.kafka import SECOND, TOPIC, Kafka, Message
 from tests.simulation.lake import CATALOG, LAKE, TABLES, Lake
 from tests.simulation.ledger import Ledger
 from tests.simulation.others import COPIES, COPIES_CLUSTER, TARGET, WRITTEN, Sender, Topic, target
-from tests.simulation.work import HBASE, LATEST, LETTERS, ROWS, SUMS, Place
+from tests.simulation.work import HBASE, LETTERS, ROWS, SUMS, Place
 from tests.support.memory import MemoryStore, TransactionalStore
 from tidemark.clients.connections import Connection
 from tidemark.clients.hbase import gateway
@@ -65,7 +65,6 @@ SINKS: dict[str, dict[str, Any]] = {
         "key": "id",
         "values": {"n": "count", "s": {"sum": "number"}},
     },
-    LATEST: {"type": "hbase_latest", "name": LATEST, "table": LATEST, "key": "id"},
     **WRITTEN,
 }
 
@@ -136,11 +135,9 @@ class World:
         self.made_of: dict[tuple[str, bytes, bytes, int], frozenset[Place]] = {}
         # By cell too: who has written it.
         self.made_by: dict[tuple[str, bytes, bytes, int], Actor | None] = {}
-        # The attempts that have ended without a row, and could say so: the actor of each.
-        self.wrote_nothing: dict[int, Actor] = {}
         # By lane and number of a window: when it was swept last.
         self.swept_at: dict[tuple[str, int], int] = {}
-        self.writes_rows: Callable[..., None] = lambda messages, attempt, *, versions: None
+        self.writes_rows: Callable[..., None] = lambda messages: None
         self.found_by_key: Callable[[int, frozenset[Place]], None] = lambda key, places: None
         self.found_since: Callable[[Any], None] = lambda request: None
         self.audits: Callable[[], Callable[[Any, Any], None]] = lambda: lambda report, within: None
@@ -155,7 +152,7 @@ class World:
         self.opened = self.open()
 
     def mark_tables(self, ledger: str = "here") -> None:
-        for name, more in ((ROWS, {}), (SUMS, {"block_offsets": self.block}), (LETTERS, {}), (LATEST, {})):
+        for name, more in ((ROWS, {}), (SUMS, {"block_offsets": self.block}), (LETTERS, {})):
             self.hbase.put(name, [(OWNER_ROW, b"t:owner", _json({"ledger": ledger, **more}))], 1)
 
     def open(self) -> OpenStream:

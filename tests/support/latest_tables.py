@@ -9,7 +9,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -20,6 +19,7 @@ from deltalake import DeltaTable
 from pyiceberg.expressions import EqualTo
 
 from tests.support.claiming import claim_lane
+from tests.support.hbase_in_memory import CLUSTERS
 from tests.support.memory import MemoryStore
 from tests.support.protocol_world import hold
 from tests.support.streams_in_memory import StreamInMemory, at
@@ -40,6 +40,11 @@ from tidemark.sinks.delta.latest import table as delta_latest
 from tidemark.sinks.delta.latest.compacting import DeltaLatestCompaction, vacuum
 from tidemark.sinks.delta.latest.settings import DeltaLatestSink
 from tidemark.sinks.delta.latest.sink import PlainDeltaLatest
+from tidemark.sinks.hbase.latest import rows as hbase_rows
+from tidemark.sinks.hbase.latest import table as hbase_latest
+from tidemark.sinks.hbase.latest.compacting import HBaseLatestCompaction
+from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
+from tidemark.sinks.hbase.latest.sink import PlainHBaseLatest
 from tidemark.sinks.iceberg import catalog
 from tidemark.sinks.iceberg.latest import table as iceberg_latest
 from tidemark.sinks.iceberg.latest.compacting import IcebergLatestCompaction, expire, where_of
@@ -47,8 +52,8 @@ from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
 from tidemark.sinks.iceberg.latest.sink import PlainIcebergLatest
 from tidemark.sinks.latest.rows import BUCKET, DELETED, GENERATION, KEY_HASH, columns, history_of
 from tidemark.sinks.latest.settings import LatestSettings
-from tidemark.sinks.latest.sink import PlainLatestRows
-from tidemark.sinks.parquet import files, steps
+from tidemark.sinks.latest.sink import PlainLatest, PlainLatestRows
+from tidemark.sinks.parquet import files, steps, types
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.sinks.taking_over import take_over
@@ -138,7 +143,7 @@ class LatestInMemory(StreamInMemory):
 
     @property
     @abstractmethod
-    def plain(self) -> PlainLatestRows: ...
+    def plain(self) -> PlainLatest: ...
 
     @abstractmethod
     def prepare(self, key: Sequence[str] = (), buckets: int = BUCKETS, stream: str = "orders") -> None: ...
@@ -169,8 +174,8 @@ class LatestInMemory(StreamInMemory):
 
     @property
     @abstractmethod
-    def module(self) -> ModuleType:
-        """The format's module, which writes files and commits versions."""
+    def publishing(self) -> Sequence[tuple[str, object]]:
+        """The functions after which a process may die that publishes: their names, and where they are."""
 
     def process(self, lane: str, run: str = "run 1", *, until: Step | None = None) -> Record:
         """Process the lane's pending window; a process that is killed after a step raises Killed."""
@@ -237,13 +242,13 @@ class LatestInMemory(StreamInMemory):
         self.opened = replace(self.opened, book=book)
         assert take_over(book, self.opened.connections) == []
 
-    def wanted(self) -> dict[int, tuple[tuple[int, int, int], str, bool]]:
+    def wanted(self) -> dict[int, tuple[tuple[int, int, int], str | None, bool]]:
         """By key what the model says: offset, partition and index of its newest row, the value, and whether it is deleted."""
         register = self.opened.book.register()
         assert register is not None
         epochs = Epochs(register[1].topics)
         newest: dict[int, tuple[int, int, int, int]] = {}
-        found: dict[int, tuple[tuple[int, int, int], str, bool]] = {}
+        found: dict[int, tuple[tuple[int, int, int], str | None, bool]] = {}
         for (log, offset), rows in self.committed.items():
             for index, row in enumerate(rows):
                 if row.key is None:
@@ -254,13 +259,13 @@ class LatestInMemory(StreamInMemory):
                     found[row.key] = (place[1:], row.value, row.deleted)
         return found
 
-    def shown(self) -> dict[int, tuple[tuple[int, int, int], str, bool]]:
+    def shown(self) -> dict[int, tuple[tuple[int, int, int], str | None, bool]]:
         """By key what others see; no key is there twice."""
         rows = self.seen()
         found = {
             self._key(row["id"], row.get("part")): (
                 (row["_offset"], row["_partition"], row["_index"]),
-                row["value"],
+                row.get("value"),
                 row["_deleted"],
             )
             for row in rows
@@ -268,14 +273,14 @@ class LatestInMemory(StreamInMemory):
         assert len(found) == len(rows)
         return found
 
-    def counting(self) -> dict[int, tuple[tuple[int, int, int], str, bool]]:
+    def counting(self) -> dict[int, tuple[tuple[int, int, int], str | None, bool]]:
         """By key what Tidemark's reader gives."""
         found = {}
         for row in self.plain.rows(self.opened, self.sink, 1_000_000):
             place, _, offset = row["coordinate"].rpartition("@")
             fields = row["fields"]
             named = None if fields.get("id") is None else float(fields["id"])
-            key, value = self._key(named, fields.get("part")), fields["value"]
+            key, value = self._key(named, fields.get("part")), fields.get("value")
             assert key not in found
             found[key] = ((int(offset), int(place.rpartition("/")[2]), row["index"]), value, row["deleted"])
         return found
@@ -333,8 +338,8 @@ class DeltaLatestInMemory(LatestInMemory):
         return DeltaTable(self.base).version()
 
     @property
-    def module(self) -> ModuleType:
-        return delta_latest
+    def publishing(self) -> Sequence[tuple[str, object]]:
+        return ("_written", delta_latest), ("change", delta_latest.DeltaLatest)
 
 
 @dataclass
@@ -396,8 +401,78 @@ class IcebergLatestInMemory(LatestInMemory):
         return len(found.snapshots())
 
     @property
-    def module(self) -> ModuleType:
-        return iceberg_latest
+    def publishing(self) -> Sequence[tuple[str, object]]:
+        return ("_written", iceberg_latest), ("change", iceberg_latest.IcebergLatest)
+
+
+@dataclass
+class HBaseLatestInMemory(LatestInMemory):
+    """The sink `hbase_latest`. Its table is in memory: see `tests.support.hbase_in_memory`."""
+
+    kind: str = "hbase_latest"
+    more: str = "    table: orders_latest\n"
+
+    def _connection(self, name: str) -> Connection:
+        return Connection(name, host=self._host, port=9090) if name == "hbase_default" else super()._connection(name)
+
+    @property
+    def _host(self) -> str:
+        return f"h{xxhash.xxh64_hexdigest(str(self.folder).encode())}"
+
+    def wanted(self) -> dict[int, tuple[tuple[int, int, int], str | None, bool]]:
+        """Of a key that is gone, the table has no values."""
+        return {key: (at, None if gone else value, gone) for key, (at, value, gone) in super().wanted().items()}
+
+    @property
+    def plain(self) -> PlainLatest:
+        return PlainHBaseLatest()
+
+    def prepare(self, key: Sequence[str] = (), buckets: int = BUCKETS, stream: str = "orders") -> None:
+        types.keep(history_of(self.base), self.opened.fields, self.opened.was)
+        self.table.prepare(stream, self.ledger, key or self.sink.key, buckets)
+
+    @property
+    def table(self) -> hbase_latest.LatestInHBase:
+        return hbase_latest.latest_table(self.opened.connections, "hbase_default", "orders_latest")
+
+    def planned(self) -> Sequence[Replaceable]:
+        found = self.sink
+        assert isinstance(found, HBaseLatestSink)
+        return HBaseLatestCompaction().planned(self.opened, found, CompactionRequest())
+
+    def vacuum(self, hours: int = 24) -> None:
+        """HBase compacts its tables itself."""
+        CLUSTERS[self._host].compact()
+
+    def table_files(self) -> int:
+        return 0
+
+    def seen(self) -> list[dict[str, Any]]:
+        """The cells that others see, without those of Tidemark but the message and whether the key is gone."""
+        cluster, rows = CLUSTERS[self._host], []
+        kinds = types.check(history_of(self.base), {})
+        for key in cluster.rows("orders_latest", b"", b"\x10"):
+            cells = {column: value for column, (value, _) in cluster.newest("orders_latest", key).items()}
+            if not cells:
+                continue
+            row = hbase_rows.LatestRow(key, cells)
+            # Of a key that is gone, others see no field.
+            assert any(column.startswith(b"d:") for column in cells) != row.mark.gone
+            at = {"_offset": row.place.offset, "_partition": row.place.partition.partition, "_index": row.place.index}
+            named = {**dict.fromkeys(kinds), **row.key_fields(self.sink.key), **row.fields}
+            typed = {name: _typed(kinds[name], value) for name, value in named.items()}
+            rows.append({**at, "_deleted": row.mark.gone, **typed})
+        return rows
+
+    def found(self, column: str, value: object) -> set[int]:
+        return {sum(row.get(column) == value for row in self.seen())}
+
+    def versions(self) -> int:
+        return self.table.published().number
+
+    @property
+    def publishing(self) -> Sequence[tuple[str, object]]:
+        return tuple((name, hbase_latest.LatestInHBase) for name in ("begin", "put", "put_again", "remove"))
 
 
 @dataclass
@@ -441,6 +516,12 @@ class _Work:
         )
         sink = SinkReceipt(name=self.world.sink.name, type=self.world.kind, place=self._place)
         return Receipt(tallies=tallies, sinks=(sink,), dead_letters=None, started_at=1, finished_at=2)
+
+
+def _typed(kind: str, value: bytes | None) -> Any:
+    if value is None:
+        return None
+    return {"int": int, "integer": int, "double": float}.get(kind, str)(value.decode())
 
 
 def _written(rows: dict[Message, Sequence[Change]], *, wide: bool) -> Iterator[dict[str, Any]]:

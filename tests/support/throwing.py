@@ -198,6 +198,7 @@ def drawn_sinks(seed: int, name: str) -> list[dict[str, Any]]:
         {
             "type": "hbase_latest",
             "table": f"{name}_latest",
+            "folder": f"{name}_latest",
             "key": chance.choice([["s"], ["at", "t"], ["which"]]),
             **cells,
         },

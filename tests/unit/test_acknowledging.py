@@ -39,7 +39,7 @@ def said(
     reported: list[tuple[TopicPartition, int]] = []
     found = []
     context = WriteContext(
-        "ingest", 1, 7, cast("HeadFence", fence or Fence()), lambda at, number: reported.append((at, number)), 0
+        "ingest", 1, 7, cast("HeadFence", fence or Fence()), lambda at, number: reported.append((at, number))
     )
 
     def prepare(piece: pa.RecordBatch) -> Prepared:

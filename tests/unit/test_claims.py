@@ -12,7 +12,7 @@ from tests.support.protocol_world import AT, LANE, RUN, NoWork, World, hold, pla
 from tests.support.protocol_world import _no_pause as _no_pause
 from tidemark.commit import protocol
 from tidemark.errors import ClaimOverlap, Conflict, LedgerContradiction, TooLarge, WrongUse
-from tidemark.ledger.book import REGISTER, StoredHead, head_key
+from tidemark.ledger.book import REGISTER, StoredHead
 from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import LaneEntry, LaneKind, LaneState, Register, SelectionRef, positions
 from tidemark.ledger.register import NewLane, change, close_lane, draw_generation, open_lane, open_together
@@ -234,7 +234,7 @@ def test_a_refused_change_is_tried_again_when_the_register_has_changed_meanwhile
         if len(seen) == 1:
             draw_generation(world.book)
             raise LedgerContradiction("what I have read is newer")
-        return structs.replace(register, ordinal=register.ordinal + 1)
+        return structs.replace(register, retired=None, token="another")
 
     changed = change(world.book, edit)
     assert seen[1] > seen[0]
@@ -254,7 +254,7 @@ def test_a_change_of_nothing_writes_nothing(world: World) -> None:
     # Of anything else, no value of the register ever comes again.
     values = {before}
     for _ in range(3):
-        change(world.book, lambda register: structs.replace(register, ordinal=5))
+        change(world.book, lambda register: structs.replace(register, restored="5"))
         values.add(world.store.values[REGISTER])
     assert len(values) == 4
 
@@ -283,21 +283,8 @@ def test_the_first_register_is_made_once(world: World) -> None:
             others.append(found[1])
 
     new.store.before_swap = overtake
-    generation, _, _ = draw_generation(new.book)
+    generation, _ = draw_generation(new.book)
     found = new.book.register()
     assert found is not None
     assert (found[1].ledger, found[1].generation) == (others[0].ledger, generation)
     assert generation == others[0].generation + 1
-
-
-def test_the_ordinal_rises_when_an_attempt_may_write_again(world: World) -> None:
-    before = draw_generation(world.book)
-    same = draw_generation(world.book)
-    again = draw_generation(world.book, lambda register: register.ordinal + 1)
-    assert (same[2], again[2]) == (before[2], before[2] + 1)
-    # The register keeps the highest, whatever ordinal a later attempt has.
-    assert draw_generation(world.book, lambda _: 0)[2] == 0
-    assert draw_generation(world.book)[2] == again[2]
-    assert before[0] < same[0] < again[0]
-    assert len({before[1], same[1], again[1]}) == 3
-    assert world.store.values[head_key(LANE)]

@@ -38,8 +38,8 @@ def test_the_registry_says_which_sinks_can_be_compacted(monkeypatch: pytest.Monk
     assert sink_to_compact([parquet, lines], "orders", None) is parquet
     with pytest.raises(
         WrongUse,
-        match="orders: name with --sink one sink of type delta_latest or iceberg or iceberg_latest or parquet; there are: "
-        "parquet",
+        match="orders: name with --sink one sink of type delta_latest or hbase_latest or iceberg or iceberg_latest or "
+        "parquet; there are: parquet",
     ):
         sink_to_compact([parquet, lines], "orders", "lines")
     kind = Kind(LinesSink, "", "", compaction=f"{__name__}:LinesCompaction")
@@ -48,7 +48,8 @@ def test_the_registry_says_which_sinks_can_be_compacted(monkeypatch: pytest.Monk
     assert kind_of(lines.type).with_compaction().at_work(cast("Any", None), lines) == "theirs"
     with pytest.raises(
         WrongUse,
-        match="type delta_latest or iceberg or iceberg_latest or json_lines or parquet; there are: parquet, lines",
+        match="type delta_latest or hbase_latest or iceberg or iceberg_latest or json_lines or parquet; "
+        "there are: parquet, lines",
     ):
         sink_to_compact([parquet, lines], "orders", None)
     with pytest.raises(WrongUse, match="there are: none"):

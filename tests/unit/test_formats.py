@@ -14,8 +14,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from services.site import REPOSITORY
+from tests.support.memory import MemoryStore
+from tests.support.protocol_world import World
 from tidemark.audit.comparison import ReplayComparison
 from tidemark.audit.report import AuditReport
 from tidemark.errors import LedgerUnreadable
@@ -33,6 +36,7 @@ from tidemark.ledger.records import (
     Record,
     Register,
     Selection,
+    TopicIncarnation,
 )
 from tidemark.ledger.recovery import backup
 from tidemark.sinks.parquet.compactions import Compactions
@@ -45,12 +49,12 @@ FIELDS: dict[type[msgspec.Struct], str] = {
     ClosedLanes: "9878936358504227",
     Compactions: "5de23d649e21d4fb",
     ReplayComparison: "07bef3db3394ecf1",
-    Head: "101f49961e7eef51",
+    Head: "669f04fd102ed337",
     Heartbeat: "ea057518c342725b",
     JobProgress: "67d037c8c3be20c4",
     LateReceipt: "04dbacbeb669648a",
-    Record: "3cfba275e46dd432",
-    Register: "37b2831fc68ba6cb",
+    Record: "a175a1de8cb33322",
+    Register: "eb6febda3fdc0875",
     Selection: "131310d73f5c7d4b",
     backup._Begin: "7cd4576c1ee7b1b6",
     covered._Kept: "dd714e484e0fa860",
@@ -114,3 +118,19 @@ def test_a_value_of_a_later_format_or_with_a_later_field_is_left_as_it_is() -> N
     for stored in (grown, value[:-1] + b',"added":1}'):
         with pytest.raises(LedgerUnreadable, match=r"unknown field.*A newer version of Tidemark may have written it"):
             decode(stored, Selection, "s/selection/1")
+
+
+def test_a_ledger_of_an_earlier_version_is_read_without_what_nobody_needs_any_more() -> None:
+    """Numbers that attempts had, wherever they stand; a topic may be called so."""
+    world = World(MemoryStore())
+    world.one_window()
+    found = world.book.register()
+    assert found is not None
+    now = structs.replace(found[1], topics={"ordinal": (TopicIncarnation(incarnation=1, topic_id="i", since=1),)})
+    older = json.loads(encode(now)) | {"ordinal": 3, "least_ordinal": 0}
+    assert decode(json.dumps(older).encode(), Register, "the register") == now
+    head = json.loads(encode(world.head)) | {"ordinal": None}
+    head["last"]["attempt"]["ordinal"] = 2
+    assert decode(json.dumps(head).encode(), Head, "a head") == world.head
+    with pytest.raises(LedgerUnreadable, match="unknown field"):
+        decode(json.dumps({**older, "ordinals": 1}).encode(), Register, "the register")

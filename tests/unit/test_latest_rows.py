@@ -1,61 +1,50 @@
-"""The newest value of each key in HBase: keys, versions and cells."""
+"""The newest row of each key in HBase: keys and cells."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.simulation.hbase import Cluster
-from tests.support.latest_in_memory import Counting, InMemory
-from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
-from tidemark.errors import ProcessingFailed, TooLarge
+from tests.support.hbase_in_memory import CLUSTERS
+from tests.support.latest_tables import Change, HBaseLatestInMemory
+from tests.support.streams_in_memory import at, offsets
+from tidemark.commit.protocol import Step
+from tidemark.errors import ProcessingFailed, WrongUse
 from tidemark.ledger.lookup import look_up
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.sinks.hbase.keyed_rows import encode_cell, fields_of, mark_of, salt_range
-from tidemark.sinks.hbase.latest.rows import ValueVersion, place_of, qualifier, row_key, spans, topic_of
-from tidemark.sinks.hbase.latest.table import LatestInHBase
+from tidemark.sinks.hbase.latest import rows as latest
+from tidemark.sinks.hbase.latest.encoding import encoded
+from tidemark.sinks.hbase.latest.rows import (
+    LatestMark,
+    decode_place,
+    encode_place,
+    key_text,
+    places_within,
+    row_key,
+)
 from tidemark.sinks.hbase.netstrings import pack, unpack
 from tidemark.sinks.hbase.rows import split_keys
+from tidemark.sinks.latest.rows import columns
 from tidemark.sinks.stored_rows import Mark, Place, StoredRow
 from tidemark.views.messages import trace
 
-VERSIONS = st.builds(ValueVersion, st.integers(1, 126), st.integers(0, 2**42 - 1), st.integers(0, 2**14 - 1))
 
-
-@given(VERSIONS, VERSIONS)
-def test_versions_sort_as_what_they_say(one: ValueVersion, other: ValueVersion) -> None:
-    assert (one < other) == (one.encode() < other.encode())
-    assert ValueVersion.decode(one.encode()) == one
-    # What HBase takes as a timestamp; the largest means 'now'.
-    assert 0 <= one.encode() < 2**63 - 1
-
-
-@pytest.mark.parametrize(
-    ("version", "said"),
-    [
-        (ValueVersion(127, 0, 0), "order epoch 127 .* up to 126"),
-        (ValueVersion(0, 0, 0), "order epoch 0"),
-        (ValueVersion(1, 2**42, 0), "offset 4398046511104 .* up to 4398046511103"),
-        (ValueVersion(1, 0, 2**14), "ordinal 16384 .* up to 16383"),
-    ],
-)
-def test_a_number_that_does_not_fit_is_refused(version: ValueVersion, said: str) -> None:
-    with pytest.raises(TooLarge, match=said):
-        version.encode()
-
-
-def test_a_key_to_the_byte() -> None:
+def test_a_key_and_a_place_to_the_byte() -> None:
     body = b"\x06orders" + b"\x01\x00\x00\x00\x01a" + b"\x00" + b"\x01\x00\x00\x00\x00"
     assert row_key("orders", [b"a", None, b""])[1:] == body
-    assert topic_of(row_key("orders", [b"a"])) == "orders"
-    assert qualifier(TopicPartition("orders", 3, 2), 1) == b"\x00\x02\x00\x00\x00\x03\x00\x00\x00\x01"
-    assert ValueVersion(1, 5, 2).encode() == (1 << 56) + (5 << 14) + 2
+    place = Place(TopicPartition("orders", 3, 2), 5, 1)
+    assert encode_place(place) == b"\x06orders\x00\x02\x00\x00\x00\x03" + bytes(7) + b"\x05\x00\x00\x00\x01"
+    assert LatestMark(7, 2**64 - 1, -2, True, True).encode() == (
+        b"\x01\x03" + bytes(7) + b"\x07" + b"\xff" * 8 + b"\xff" * 7 + b"\xfe"
+    )
 
 
 KEYS = st.tuples(
@@ -68,14 +57,61 @@ def test_different_keys_are_different_rows(
     one: tuple[str, list[bytes | None]], other: tuple[str, list[bytes | None]]
 ) -> None:
     assert (row_key(*one) == row_key(*other)) == (one == other)
-    salt = row_key(*one)[0]
-    start, stop = salt_range(salt)
+    start, stop = salt_range(row_key(*one)[0])
     assert start <= row_key(*one) < stop
+    named = [str(number) for number in range(len(one[1]))]
+    found = latest.LatestRow(row_key(*one), {}).key_fields(named)
+    assert [found.get(name) for name in named] == one[1]
+
+
+PLACES = st.builds(
+    Place,
+    st.builds(TopicPartition, st.sampled_from(["a", "a-b", "ab"]), st.integers(0, 2**31 - 1), st.integers(1, 9)),
+    st.integers(0, 2**62),
+    st.integers(0, 9),
+)
+
+
+@given(PLACES, st.integers(0, 2**62), st.integers(1, 2**40))
+def test_the_places_of_a_range_are_those_between_its_ends(place: Place, start: int, length: int) -> None:
+    assert decode_place(encode_place(place)) == place
+    least, below = places_within(OffsetRange(place.partition, start, start + length))
+    assert (least <= encode_place(place) < below) == (start <= place.offset < start + length)
+
+
+@pytest.mark.parametrize("stored", [b"", b"\x00", b"\x06orders", b"\x02ab" + bytes(19)])
+def test_what_is_no_place_is_refused(stored: bytes) -> None:
+    with pytest.raises(ValueError, match="not the place of a message"):
+        decode_place(stored)
+    with pytest.raises(ValueError, match="not a mark of format 1"):
+        LatestMark.decode(stored)
 
 
 def test_a_key_that_is_too_long_is_refused() -> None:
     with pytest.raises(ProcessingFailed, match="a key of orders takes 16396 bytes, and 16384 is the most"):
         row_key("orders", [b"x" * 16_384])
+
+
+def test_the_cells_of_rows() -> None:
+    """A null is an empty cell that `t:null` names; a key that is gone has no field; -0.0 is the key 0.0."""
+    fields = {"id": "double", "text": "string", "more": "binary"}
+    said = {"_topic": "orders", "_incarnation": 1, "_partition": 0, "_index": 0, "_tombstone": False, "_digest": -1}
+    said |= {"_generation": 9, "_key_hash": -5, "_bucket": 1, "_deleted": False}
+    rows = [
+        {**said, "_offset": 1, "id": -0.0, "text": "", "more": None},
+        {**said, "_offset": 2, "id": 1e7, "text": None, "more": None, "_tombstone": True, "_deleted": True},
+        {**said, "_offset": 3, "id": None, "text": "é", "more": b"\xff"},
+    ]
+    made = encoded(pa.Table.from_pylist(rows, schema=columns(fields)), fields, ["id"])
+    first, gone, last = made.rows()
+    assert first.key == row_key("orders", [key_text("double", b"-0.0")]) == row_key("orders", [b"0.0"])
+    assert (first.cells[b"d:more"], first.cells[b"t:null"]) == (b"", b"more")
+    assert first.fields == {"id": b"-0.0", "text": b""}
+    assert (gone.fields, gone.key_fields(["id"])) == ({}, {"id": b"1.0E7"})
+    assert not any(column.startswith(b"d:") for column in gone.cells)
+    assert gone.mark == LatestMark(9, 2**64 - 1, -5, True, True)
+    assert (last.fields, last.place.offset) == ({"text": "é".encode(), "more": b"\xff"}, 3)
+    assert [row.key for row in made.only([0, 2]).rows()] == [first.key, last.key]
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=8), st.none() | st.binary(max_size=20), max_size=5))
@@ -84,11 +120,6 @@ def test_fields_come_back_as_they_were(fields: dict[str, bytes | None]) -> None:
     cell = encode_cell(mark, list(fields.items()))
     assert mark_of(cell) == mark
     assert fields_of(cell) == {name: value for name, value in fields.items() if value is not None}
-
-
-def test_a_cell_says_where_it_is_from() -> None:
-    at = TopicPartition("orders", 3, 2)
-    assert place_of("orders", qualifier(at, 1), ValueVersion(1, 5, 2)) == Place(at, 5, 1)
     assert pack([("host", b"a.example"), ("none", None)]) == b"4:host9:a.example"
 
 
@@ -103,120 +134,107 @@ def test_regions_have_as_many_salts_each() -> None:
     assert split_keys(4) == [b"\x04", b"\x08", b"\x0c"]
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**42 - 1), st.integers(1, 100)), max_size=30), st.integers(0, 126), VERSIONS)
-def test_the_versions_of_some_offsets_are_in_their_spans(
-    ranges: list[tuple[int, int]], epochs: int, version: ValueVersion
-) -> None:
-    found = spans([(start, start + length) for start, length in ranges], epochs)
-    assert len(found) <= max(8, epochs + 1)
-    assert all(one[1] <= next_[0] for one, next_ in pairwise(found))
-
-    def within(one: ValueVersion) -> bool:
-        return any(least <= one.encode() < below for least, below in found)
-
-    for start, length in ranges:
-        for offset in (start, min(start + length, 2**42) - 1):
-            # Also in an epoch that the ledger does not know.
-            assert within(replace(version, offset=offset))
-    if len(ranges) < 8 and version.epoch <= epochs == 1:
-        near = any(start <= version.offset < start + length for start, length in ranges)
-        assert within(version) == near
-
-
-def filled(messages: int, epochs: int = 1) -> tuple[Cluster, LatestInHBase, Counting]:
-    """A table of messages of one partition, a key for every two of them. The upper halves are in the later epochs."""
-    cluster = Cluster()
-    gateway = InMemory(cluster)
-    table = LatestInHBase(gateway, "t")
-    at = TopicPartition("orders", 0, 1)
-    for offset in range(messages):
-        mark = Mark(10 + offset % 3, 0, "ingest", 1, False)
-        version = ValueVersion(1 + offset * epochs // messages, offset, 0).encode()
-        row = row_key("orders", [b"%d" % (offset // 2)])
-        table.write([(row, qualifier(at, 0), version, encode_cell(mark, [("id", b"1")]))])
-    return cluster, table, gateway.counted
-
-
-def left_of(cluster: Cluster) -> set[int]:
-    return {ValueVersion.decode(version).offset for _, _, version in cluster.everything("t")}
-
-
-@pytest.mark.covers("N27")
-def test_an_erasure_looks_at_no_more_of_a_larger_table() -> None:
-    """Settling waits for it, and all runs of the stream wait for that. It looks at the cells of the offsets alone."""
-    looked = []
-    wanted = RangeSet.of_intervals([(TopicPartition("orders", 0, 1), ((5, 6), (40, 60)))])
-    for messages in (200, 2_000):
-        cluster, table, counted = filled(messages)
-        counted.calls = counted.rows = 0
-        assert table.erase(wanted, 100, epochs=1) == 21
-        assert left_of(cluster) == {*range(messages)} - {5, *range(40, 60)}
-        looked.append((counted.calls, counted.rows))
-    assert looked[0] == looked[1]
-    # For each two messages a row, and a scan for each of three spans and sixteen salts.
-    assert looked[0] == (3 * 16, 11)
-
-
-@pytest.mark.covers("E64")
-def test_what_came_after_many_erasures_is_looked_for_once() -> None:
-    at = TopicPartition("orders", 0, 1)
-    cluster, table, counted = filled(2_000)
-    # Offset 3 n has generation 10: of an erasure of generation 11, the others are newer.
-    erased = [(11, RangeSet.of_intervals([(at, ((60 * one, 60 * one + 3),))])) for one in range(30)]
-    counted.calls = counted.rows = 0
-    assert table.late(erased, epochs=1) == 30
-    assert counted.calls <= 9 * 16
-    assert table.late([(100, erased[0][1]), *erased[1:]], epochs=1) == 32
-    assert len(left_of(cluster)) == 2_000
-
-
-def test_an_erasure_finds_every_epoch_and_every_version() -> None:
-    """Also those that a restored ledger does not know, and more versions of a cell than a scan gives at once."""
-    at = TopicPartition("orders", 0, 1)
-    wanted = RangeSet.of_intervals([(at, ((150, 160),))])
-    for known in (0, 1, 3):
-        cluster, table, _ = filled(300, epochs=3)
-        row = row_key("orders", [b"75"])
-        mark = Mark(20, 0, "ingest", 1, False)
-        more = [ValueVersion(2, 150, ordinal).encode() for ordinal in range(1, 250)]
-        table.write([(row, qualifier(at, 0), one, encode_cell(mark, [("id", b"1")])) for one in more])
-        newer = encode_cell(Mark(100, 0, "erase-1", 1, False), [("id", b"1")])
-        table.write([(row, qualifier(at, 0), ValueVersion(2, 151, 500).encode(), newer)])
-        assert table.erase(wanted, 100, epochs=known) == 10 + 249
-        # What the erasure itself has written stays.
-        assert left_of(cluster) == ({*range(300)} - {*range(150, 160)}) | {151}
-
-
-LATEST = "  - {type: hbase_latest, name: newest, table: newest, key: [id]}\n"
+@pytest.fixture
+def world(tmp_path: Path, hbase_in_memory: None) -> Iterator[HBaseLatestInMemory]:
+    made = HBaseLatestInMemory(tmp_path, code=lambda partition, offset: [Change(offset % 2, f"{partition}@{offset}")])
+    made.ends((0, 5), (0, 0))
+    yield made
+    CLUSTERS.clear()
 
 
 @pytest.mark.covers("Q27")
-def test_the_newest_value_of_a_key_is_none_that_another_stream_has_erased(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_row_of_a_key_is_none_that_another_stream_has_erased(world: HBaseLatestInMemory) -> None:
     """Messages 1 and 3 have the same key. Looked at is message 1, and 3 is erased in another stream."""
-    made = StreamInMemory(tmp_path, text=TEXT.replace("dead_letters:", f"{LATEST}dead_letters:"))
-    made.ends((0, 5))
-    made.ingest()
-    (window,) = made.opened.book.committed()
-    table = LatestInHBase(InMemory(Cluster()), "newest")
-    monkeypatch.setattr("tidemark.sinks.hbase.latest.table.latest_table", lambda *_, **__: table)
-    mark = Mark(window.generation, 0, "ingest", 1, False)
-    for offset in (1, 3):
-        cell = encode_cell(mark, [("id", b"ann"), ("value", b"of %d" % offset)])
-        table.write([(row_key("orders", [b"ann"]), qualifier(at(0), 0), ValueVersion(1, offset, 0).encode(), cell)])
-    row = StoredRow(Place(at(0), 1, 0), mark, {"id": b"ann"})
-    found = look_up(made.opened.book, Coordinate(at(0), 1))
+    world.ingest()
+    (window,) = world.opened.book.committed()
+    row = StoredRow(Place(at(0), 1, 0), Mark(window.generation, 0, "ingest", 1, False), {"id": b"1"})
+    found = look_up(world.opened.book, Coordinate(at(0), 1))
 
-    def newest() -> bytes:
-        under_keys, problems = trace._under_keys(made.opened, found, {"hbase": [row]})
+    def newest(opened: object) -> tuple[str, bytes]:
+        under_keys, problems = trace._under_keys(opened, found, {"hbase_latest": [row]})  # type: ignore[arg-type]
         assert problems == {}
         ((_, _, under),) = under_keys
-        return under.fields["value"]
+        return under.said, under.fields["value"]
 
-    assert newest() == b"of 3"
-    other = StreamInMemory(tmp_path, kafka=made.kafka, name="copies")
-    other.ingest()
-    made.store.beside = {"orders": made.store, "copies": other.store}
-    other.erase(offsets((0, 3, 4)))
-    assert newest() == b"of 1"
+    assert newest(world.opened) == ("the newest row of its key, from orders/0@3", b"0@3")
+    hiding = replace(world.opened, book=world.opened.book.hiding(offsets((0, 3, 4))))
+    assert newest(hiding) == ("the newest row of its key, from this message", b"0@1")
+    assert world.shown()[1][1] == "0@3"
+
+
+@pytest.mark.covers("L1")
+def test_a_publication_that_was_asleep_writes_below_those_that_came_later(
+    world: HBaseLatestInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its last look at the table and its write, a replay takes out the row that it found newer."""
+    world.ingest()
+    table = type(world.table)
+    real, asleep = table.put, True
+
+    def sleeping(*given: object) -> None:
+        nonlocal asleep
+        if asleep:
+            asleep = False
+            world.code = lambda partition, offset: []
+            world.replay(offsets((0, 0, 5)), "replay 1")
+        real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(table, "put", sleeping)
+    (window,) = world.opened.book.committed()
+    place = window.record.places[0].place
+    world.plain.publish(world.opened.book, world.opened.connections, place, window.record)
+    assert not asleep
+    assert world.shown() == world.counting() == world.wanted() == {}
+
+
+@pytest.mark.covers("L1")
+def test_two_lanes_that_wait_are_published_together(world: HBaseLatestInMemory) -> None:
+    """Whichever comes first knows the rows of the other one, whose publication has the lower number."""
+    world.ingest()
+    world.code = lambda partition, offset: [Change(offset % 2, f"again {offset}")]
+    from tests.support.latest_tables import Killed
+
+    with pytest.raises(Killed):
+        world.replay(offsets((0, 3, 5)), "replay 1", until=Step.COMMITTED)
+    first = world.opened.book.head("replay-1") or next(
+        stored for lane, stored in world.opened.book.heads().items() if lane.startswith("replay")
+    )
+    assert first.head.last is not None
+    (ingest,) = (one.record for one in world.opened.book.committed() if one.record.lane == "ingest")
+    world.plain.publish(world.opened.book, world.opened.connections, ingest.places[0].place, ingest)
+    assert world.shown() == world.counting() == world.wanted()
+
+
+@pytest.mark.covers("L1", "L2")
+def test_a_reader_begins_again_where_a_window_was_committed_meanwhile(
+    world: HBaseLatestInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read some rows of before, and would read others of after the replay and the erasure."""
+    world.ingest()
+    table = type(world.table)
+    real, began = table.all_rows, []
+
+    def beside(*given: object) -> Iterator[latest.LatestRow]:
+        for row in real(*given):  # type: ignore[arg-type]
+            yield row
+            if not began:
+                began.append(row)
+                world.code = lambda partition, offset: [Change(offset % 2, f"again {offset}")]
+                world.replay(offsets((0, 0, 5)), "replay 1")
+                world.erase(offsets((0, 4, 5)))
+
+    monkeypatch.setattr(table, "all_rows", beside)
+    assert world.counting() == world.wanted()
+    assert began
+
+
+def test_a_table_of_an_earlier_layout_is_refused(world: HBaseLatestInMemory) -> None:
+    world.ingest()
+    cluster = CLUSTERS[world._host]
+    cluster.put("orders_latest", [(b"\xff\xfftidemark-owner", b"t:owner", _older(world))], cluster.now() + 10)
+    with pytest.raises(WrongUse, match=r"made by an earlier version of Tidemark.*fill it by a replay of everything"):
+        world.prepare()
+
+
+def _older(world: HBaseLatestInMemory) -> bytes:
+    return f'{{"stream": "orders", "ledger": "{world.ledger}", "key": ["id"]}}'.encode()

@@ -12,35 +12,31 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from tests.simulation.hbase import Cluster
 from tests.support.claiming import claim_lane
 from tests.support.delta_in_memory import DeltaInMemory
 from tests.support.iceberg_in_memory import IcebergInMemory
-from tests.support.latest_in_memory import InMemory
 from tests.support.latest_tables import Change, DeltaLatestInMemory, IcebergLatestInMemory, LatestInMemory
 from tests.support.letters_in_sqlite import LettersInSQLite
 from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.protocol_world import AT, NoWork, World, hold, plan
-from tests.support.streams_in_memory import StreamInMemory, nowhere, offsets
+from tests.support.streams_in_memory import StreamInMemory, offsets
 from tidemark.audit.repair import name_after_repair
 from tidemark.clients.sql import Database
 from tidemark.commit import protocol
 from tidemark.errors import ClockAhead, ClockBehind, LedgerContradiction, OwnedByAnother
 from tidemark.ledger.book import Book
 from tidemark.ledger.forgetting import replaces
-from tidemark.ledger.records import LaneKind, Receipt, Record, Register, SinkReceipt, positions
+from tidemark.ledger.records import LaneKind, Record, Register, positions
 from tidemark.ledger.recovery.backup import back_up, restore, retire
-from tidemark.ledger.register import accept_generation, change, close_lane, draw_ordinal, note_places, open_lane
+from tidemark.ledger.register import accept_generation, close_lane, note_places, open_lane
 from tidemark.ledger.stores.kind import Waits
 from tidemark.ledger.stores.sql import SQLLedgerStore
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.windows import lanes
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL
 from tidemark.sinks.delta import table as delta_table
-from tidemark.sinks.hbase.latest.table import LatestInHBase
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import files, folders
-from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.sinks.taking_over import check_sink, take_over
 from tidemark.sinks.versions import versions_of
 from tidemark.streams.loading import load
@@ -144,15 +140,6 @@ def test_generations_that_were_counted_up_from_a_wrong_clock_are_not_drawn_again
     assert there.process(there.pin()).attempt.generation > max(lost)
     there.now += 1_000
     assert there.process(there.pin()).attempt.generation > max(lost)
-
-
-@pytest.mark.covers("N13")
-def test_more_ordinals_than_a_day_of_replays_takes_are_left_out(tmp_path: Path) -> None:
-    world = World(TransactionalStore())
-    world.one_window()
-    back_up(world.book, tmp_path / "backup")
-    lost = [draw_ordinal(world.book) for _ in range(300)]
-    assert draw_ordinal(restored(world, tmp_path / "backup").book) > max(lost)
 
 
 @pytest.mark.covers("N13")
@@ -479,51 +466,6 @@ def test_whatever_runs_first_notices_that_the_database_went_back(
     assert after.clock is not None
     assert "has shown generation" in after.clock.reason
     assert replaces(after.ledger, before.ledger)
-
-
-@pytest.mark.covers("L1", "N13")
-@pytest.mark.parametrize("how", ["restored twice", "went back"])
-def test_no_ordinal_is_given_twice_however_many_were_lost(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A table of newest values tells attempts at a message apart by their ordinals, and knows the highest."""
-    table = LatestInHBase(InMemory(Cluster()), "newest")
-    for made in ("ensure_table", "LatestInHBase._check_families"):
-        monkeypatch.setattr(f"tidemark.sinks.hbase.latest.table.{made}", lambda *_: None)
-    monkeypatch.setattr("tidemark.sinks.hbase.latest.table.latest_table", lambda *_, **__: table)
-    place = SinkReceipt(name="newest", type="hbase_latest", place={"connection": "hbase_default", "table": "newest"})
-    done = Receipt(tallies=(), sinks=(place,), dead_letters=None, started_at=1, finished_at=2)
-    monkeypatch.setattr(NoWork, "verify", lambda _: done)
-    world = World(TransactionalStore())
-    world.one_window()
-    table.prepare("s", register_of(world.book).ledger, ["id"])
-    back_up(world.book, tmp_path / "backup")
-    given: list[int] = []
-
-    def replays(one: World, *runs: str) -> None:
-        one.book.before_draw = SinkSweeper(nowhere).compare
-        for run in runs:
-            given.append(replay(one, run).attempt.ordinal)
-            # As an attempt does before it writes.
-            table.note_ordinal(given[-1])
-
-    values = dict(world.store.values)
-    first = world if how == "went back" else restored(world, tmp_path / "backup")
-    replays(first, "a", "b")
-    change(first.book, lambda register: structs.replace(register, ordinal=register.ordinal + 3_000))
-    replays(first, "c")
-    if how == "went back":
-        first.store.values = values
-    second = first if how == "went back" else restored(world, tmp_path / "backup", after=120_000)
-    second.now += 300_000
-    replays(second, "d", "e")
-    assert len({*given}) == len(given)
-    assert given == sorted(given)
-    assert table.highest_ordinal() == given[-1] == register_of(second.book).ordinal
-    # Nothing of this is noted again and again.
-    before = register_of(second.book).restored
-    replays(second, "f")
-    assert register_of(second.book).restored == before
 
 
 @pytest.mark.covers("I2", "N13")

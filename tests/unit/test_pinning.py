@@ -39,17 +39,17 @@ source: {topics: [logs], start: earliest, on_recreated: accept, on_truncated: ac
 scheme: {type: key_value}
 guarantee: GUARANTEE
 sinks:
-  - {type: hbase_latest, table: t, key: key}
+  - {type: delta_latest, folder: t, key: key}
 dead_letters: {table: d}
 """
 
 
 def text(guarantee: str) -> str:
-    """Without positions, a table by key has not enough versions."""
+    """A table by key is made of what a window has written before its commit."""
     found = FILE.replace("GUARANTEE", guarantee)
     return (
-        found.replace("{type: hbase_latest, table: t, key: key}", "{type: hbase, table: t}")
-        if guarantee == "none"
+        found.replace("{type: delta_latest, folder: t, key: key}", "{type: hbase, table: t}")
+        if guarantee != "at_least_once"
         else found
     )
 

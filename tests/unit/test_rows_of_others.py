@@ -21,6 +21,7 @@ from tidemark.sinks.iceberg import catalog
 from tidemark.sinks.iceberg.compacting import compact
 from tidemark.sinks.iceberg.latest.compacting import where_of
 from tidemark.sinks.iceberg.reading import rows_of_others
+from tidemark.sinks.latest.sink import PlainLatestRows
 from tidemark.spark.audit.differences import Audit, AuditedPlace
 
 THEIRS = 77
@@ -79,6 +80,7 @@ def test_rows_beside_the_newest_of_each_key(kind: Callable[..., LatestInMemory],
     world.compact("run 9")
     world.vacuum(1)
     assert world.counting() == world.wanted()
+    assert isinstance(world.plain, PlainLatestRows)
     version = world.plain.table(world.opened.connections, world.plain.table_place(world.sink, world.base)).opened()
     assert version is not None
     assert version.outside == 1

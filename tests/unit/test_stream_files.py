@@ -476,13 +476,13 @@ def test_a_table_that_cannot_be_made_is_refused(tmp_path: Path, said: str, why: 
         loaded(tmp_path, TWO_FIELDS.replace("table: orders\n", f"table: orders\n    {said}\n"))
 
 
-LATEST = MINIMAL.replace("    table: orders\n", "    table: orders\n  - {type: hbase_latest, SAID}\n")
+LATEST = MINIMAL.replace("    table: orders\n", "    table: orders\n  - {type: hbase_latest, folder: newest, SAID}\n")
 
 
 def test_a_sink_with_the_newest_value_of_each_key(tmp_path: Path) -> None:
     stream = loaded(tmp_path, LATEST.replace("SAID", "table: state, key: id, hbase: other")).stream
     assert (stream.sinks[1].name, stream.sinks[1].key, stream.sinks[1].regions) == ("hbase_latest", ("id",), 1)
-    assert stream.connections() == {"hbase_default", "kafka_default", "other"}
+    assert stream.connections() == {"hbase_default", "kafka_default", "lake_default", "other"}
     assert loaded(tmp_path, LATEST.replace("SAID", "table: state, key: [id], regions: 4")).stream.sinks[1].regions == 4
 
 
@@ -495,7 +495,10 @@ def test_a_sink_with_the_newest_value_of_each_key(tmp_path: Path) -> None:
         ("table: state, key: customer", "names the field customer, which the stream does not have"),
         ("table: state, key: id, regions: 3", "regions: "),
         ("table: orders, key: id", "table 'orders' is named for two purposes"),
-        ("table: state, key: id}\nguarantee: none\nlimits: {", "with guarantee none every run writes everything"),
+        (
+            "table: state, key: id}\nguarantee: none\nlimits: {",
+            "with guarantee none, what a window has written is not known",
+        ),
     ],
 )
 def test_a_sink_by_key_that_cannot_be_is_refused(tmp_path: Path, said: str, why: str) -> None:

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import Protocol, runtime_checkable
 
 from msgspec import structs
@@ -55,7 +54,6 @@ from tidemark.ledger.records import (
     Position,
     Receipt,
     Record,
-    Register,
     SinkReceipt,
     Window,
     exported,
@@ -64,7 +62,6 @@ from tidemark.ledger.records import (
 from tidemark.ledger.register import (
     check_not_early,
     draw_generation,
-    draw_ordinal,
     new_token,
     open_lanes,
     required_head,
@@ -120,17 +117,6 @@ class Work(Protocol):
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...
 
     def verify(self) -> Receipt: ...
-
-
-@runtime_checkable
-class SaysBeforeItWrites(Protocol):
-    """Work that calls `before_writing` before it writes any row whose version has the attempt's ordinal, which that gives.
-
-    Other work may write such rows from its beginning. So an attempt that was killed before has used up no ordinal, and a lane
-    that never writes such rows has none.
-    """
-
-    before_writing: Callable[[], int]
 
 
 class Sweeper(Protocol):
@@ -264,14 +250,12 @@ def take(
     run: Run,
     *,
     take_over: bool = False,
-    writes: bool = True,
     on_step: Listener = nobody,
 ) -> Taken:
     """Step 2. Make this attempt the holder of the pending window: older attempts can no longer commit.
 
     A retry of the same run takes the window at once. Another run is refused while the holder's heartbeat is younger than
-    the lease, unless `take_over`. Without `writes`, the attempt calls `note_writing` before it writes rows with its ordinal:
-    what the register gives is drawn only then.
+    the lease, unless `take_over`.
     Raises HeldByAnother, AlreadyCommitted, StaleLedger, ClockBehind.
     """
     while True:
@@ -281,11 +265,7 @@ def take(
         book.check_pending(stored.head)
         if not take_over:
             _respect_lease(book, lane, pending, run)
-        # A window that only erases writes no row.
-        reads = _reads(book, pending.window)
-        draws = _draws_ordinal(stored.head)
-        drawn = partial(ordinal_of, stored.head) if reads and (writes or not draws) else _no_ordinal
-        generation, token, ordinal = draw_generation(book, drawn)
+        generation, token = draw_generation(book)
         if pending.attempt is not None and pending.attempt.generation >= generation:
             raise LedgerContradiction(
                 f"{book.stream}/{lane} holds generation {pending.attempt.generation}, "
@@ -298,44 +278,16 @@ def take(
             taken_at=book.clock(),
             code_version=run.code_version,
             stream_digest=run.stream_digest,
-            ordinal=ordinal,
             task=run.task,
         )
-        may_write = ordinal if writes and reads else pending.ordinal
-        pending = structs.replace(pending, attempt=attempt, takes=pending.takes + 1, ordinal=may_write)
-        lanes_own = ordinal if reads and writes and draws else stored.head.ordinal
-        head = structs.replace(stored.head, pending=pending, ordinal=lanes_own)
+        pending = structs.replace(pending, attempt=attempt, takes=pending.takes + 1)
+        head = structs.replace(stored.head, pending=pending)
         try:
             _swap_head(book, stored, head, _holds_attempt(token))
         except NotMine:
             continue
         on_step(Step.TAKEN)
         return Taken(StoredHead(encode(head), head), pending, attempt)
-
-
-def note_writing(book: Book, taken: Taken) -> Taken:
-    """Note that an attempt is about to write rows with its ordinal: the next one at the window has a higher one.
-
-    An ordinal that the register gives is drawn now, so a lane or an attempt that writes none uses none up. Returns what the
-    attempt holds then. Raises Fenced when another attempt has taken the window: it may have the same ordinal.
-    """
-    before, attempt = taken.stored.head, taken.attempt
-    if taken.pending.ordinal == attempt.ordinal:
-        return taken
-    lanes_own = before.ordinal
-    if _draws_ordinal(before):
-        lanes_own = draw_ordinal(book)
-        attempt = structs.replace(attempt, ordinal=lanes_own)
-    pending = structs.replace(taken.pending, attempt=attempt, ordinal=attempt.ordinal)
-    head = structs.replace(before, pending=pending, ordinal=lanes_own)
-    noted = _holds_attempt(attempt.token)
-    try:
-        _swap_head(
-            book, taken.stored, head, lambda now: noted(now) and _required_pending(now).ordinal == attempt.ordinal
-        )
-    except NotMine as problem:
-        raise _lost(book, taken, problem.current) from None
-    return Taken(StoredHead(encode(head), head), pending, attempt)
 
 
 def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener = nobody) -> Record:
@@ -460,7 +412,6 @@ def abandon(
             generation=attempt.generation if attempt else None,
             reason=reason,
             until=_furthest(head),
-            ordinal=_highest(head.abandoned.ordinal if head.abandoned else None, head.pending.ordinal),
         )
         given_up = structs.replace(head, pending=None, abandoned=abandoned)
         try:
@@ -513,21 +464,12 @@ def process(
 
     `hold` writes heartbeats while the attempt holds the window, and gives the fence to check.
     """
-    writes = not isinstance(work, SaysBeforeItWrites)
-    taken = take(book, lane, seq, run, take_over=take_over, writes=writes, on_step=on_step)
+    taken = take(book, lane, seq, run, take_over=take_over, on_step=on_step)
     window = taken.pending.window
     if window.guarantee == Guarantee.AT_MOST_ONCE:
         return _at_most_once(book, sweeper, work, hold, taken, on_step)
     try:
         with hold(taken) as fence:
-
-            def before_writing() -> int:
-                nonlocal taken
-                taken = note_writing(book, taken)
-                return taken.attempt.ordinal
-
-            if isinstance(work, SaysBeforeItWrites):
-                work.before_writing = before_writing
             receipt = _work(book, work, fence, taken, on_step)
             _check_reach(book, sweeper, window)
             record = commit(book, taken, receipt, on_step)
@@ -553,13 +495,8 @@ def _at_most_once(
     """
     window = taken.pending.window
     _check_reach(book, sweeper, window)
-    if _draws_ordinal(taken.stored.head) and _reads(book, window):
-        # The commit is the last that notes it.
-        taken = note_writing(book, taken)
     record = commit(book, taken, None, on_step)
     settle(book, sweeper, record.lane, on_step)
-    if isinstance(work, SaysBeforeItWrites):
-        work.before_writing = lambda: record.attempt.ordinal
     try:
         with hold(taken) as fence:
             receipt = _work(book, work, fence, taken, on_step)
@@ -695,48 +632,6 @@ def _moved(head: Head, window: Window) -> tuple[Position, ...]:
 def _after(now: int, last: Record | None) -> int:
     """The commit's time: always later than the lane's last commit, whatever the clocks say."""
     return now if last is None else max(now, last.committed_at + 1)
-
-
-def ordinal_of(head: Head, register: Register) -> int:
-    """The ordinal of an attempt that takes the pending window of a head.
-
-    No two attempts that may have written at the same offset share an ordinal, and the later one has the higher. An ordinal
-    needs far fewer bits than a generation, and any sink can put it into a row's version. So attempts at other offsets share
-    them: those of the next window begin where those of this one have begun.
-    """
-    pending = _required_pending(head)
-    if _draws_ordinal(head):
-        return register.ordinal + 1
-    given_up = head.abandoned.ordinal if head.abandoned and _given_up_before(head, pending) else None
-    earlier = _highest(pending.ordinal, given_up)
-    own = head.ordinal or 0
-    return max(register.least_ordinal, own if earlier is None else earlier + 1)
-
-
-def _no_ordinal(_: Register) -> int:
-    """That of an attempt which writes no row, or none yet."""
-    return 0
-
-
-def _highest(*ordinals: int | None) -> int | None:
-    return max((ordinal for ordinal in ordinals if ordinal is not None), default=None)
-
-
-def _draws_ordinal(head: Head) -> bool:
-    """Whether attempts that this lane does not know may have written at the offsets of the pending window.
-
-    Those of other lanes, before a lane that reads again writes first; and those of windows without positions, which may have
-    read anything.
-    """
-    if _required_pending(head).window.guarantee == Guarantee.NONE:
-        return True
-    if head.kind != LaneKind.INGEST and head.ordinal is None:
-        return True
-    return head.seq == head.unpositioned > 0 and _required_pending(head).ordinal is None
-
-
-def _reads(book: Book, window: Window) -> bool:
-    return window.erases is None or bool(book.reads(window))
 
 
 def _required_pending(head: Head) -> Pending:

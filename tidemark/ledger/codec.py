@@ -16,6 +16,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 _DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
 _MAKING = threading.Lock()
 
+# What earlier versions wrote and nobody needs any more: numbers, or null.
+_NO_MORE = ("ordinal", "least_ordinal")
+
 # The beginning of each value: `format` is the first field of all.
 _THIS_FORMAT = b'{"format":%d,' % FORMAT
 
@@ -55,7 +58,7 @@ def decode(stored: bytes, kind: type[T], where: str) -> T:
         # As `encode` writes it. Any other value is read once more for its format, before its other fields.
         if not stored.startswith(_THIS_FORMAT):
             _check_format(decoder(_Format).decode(stored).format, where)
-        return decoder(kind).decode(stored)
+        return _decoded(stored, kind)
     except _DAMAGED as problem:
         newer = _NEWER if "unknown field" in str(problem) else ""
         shown = stored[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
@@ -63,6 +66,28 @@ def decode(stored: bytes, kind: type[T], where: str) -> T:
             f"{where} cannot be read: {problem}. It holds {len(stored)} bytes: {shown!r}. It was left as it is; "
             f"never delete it. {newer}{RESTORE}"
         ) from problem
+
+
+def _decoded(stored: bytes, kind: type[T]) -> T:
+    try:
+        return decoder(kind).decode(stored)
+    except msgspec.ValidationError:
+        if not any(f'"{name}":'.encode() in stored for name in _NO_MORE):
+            raise
+        return converted(_without_no_more(msgspec.json.decode(stored)), kind)
+
+
+def _without_no_more(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_no_more(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: _without_no_more(one)
+        for name, one in value.items()
+        # A topic or a lane may have such a name, and is no number.
+        if name not in _NO_MORE or isinstance(one, dict | list)
+    }
 
 
 def _check_format(format_: int, where: str) -> None:

@@ -13,19 +13,14 @@ from msgspec import structs
 from tidemark.ledger.records import AcceptedClock, Register
 from tidemark.ledger.register import MAX_CLOCK_DIFFERENCE_MS
 
-# There are 16,384 ordinals in a stream's life. A day of replays takes some hundred. Where more were lost, or the same backup is
-# restored once more, the table says so before the first draw: see `rollbacks.py`.
-_ORDINALS_PERHAPS_LOST = 1024
 
-
-def forgetful(register: Register, *, newest: int, since: int, now: int, why: str, ordinal: int = 0) -> Register:
+def forgetful(register: Register, *, newest: int, since: int, now: int, why: str) -> Register:
     """The register of a ledger that may have forgotten all from `since` on. Times are in milliseconds since 1970.
 
     `newest`: the highest generation that is known of it. Lost attempts may have counted on from there, one in a millisecond at
-    most, or may have had a clock that was ahead. `ordinal`: the highest ordinal that places know.
+    most, or may have had a clock that was ahead.
     """
     generation = max(newest + max(0, now - since), now) + MAX_CLOCK_DIFFERENCE_MS
-    least = max(register.ordinal + _ORDINALS_PERHAPS_LOST, ordinal + 1)
     restored = _later(register.restored, now)
     return structs.replace(
         register,
@@ -34,8 +29,6 @@ def forgetful(register: Register, *, newest: int, since: int, now: int, why: str
         generation=generation,
         # Draws count on from there until the clocks have come that far.
         clock=AcceptedClock(generation=generation, reason=why, at=now),
-        ordinal=least,
-        least_ordinal=least,
     )
 
 

@@ -238,8 +238,6 @@ class Attempt(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only
     taken_at: int
     code_version: str
     stream_digest: str
-    # Higher than that of every attempt that may have written at the same offsets before; see `protocol.ordinal_of`.
-    ordinal: int = 0
     # As in `protocol.Run`.
     task: str = ""
 
@@ -252,8 +250,6 @@ class Pending(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     previous: str | None
     takes: int = 0
     attempt: Attempt | None = None
-    # The highest ordinal of the attempts that may have written rows of the window. None if none of them has.
-    ordinal: int | None = None
 
 
 class SinkReceipt(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=True):
@@ -426,8 +422,6 @@ class Abandoned(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     generation: int | None
     reason: str
     until: tuple[Position, ...]
-    # The highest ordinal of the attempts that may have written rows of these windows. None if none of them has.
-    ordinal: int | None = None
 
 
 class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -450,9 +444,6 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     closed_early: str | None = None
     # The purpose of the lane; None for the ingest.
     asked: RunRequest | None = None
-    # Higher than the ordinals of all attempts of other lanes, or of windows without positions, at the lane's offsets.
-    # None until the first attempt that writes rows with it draws it, or if it is not needed.
-    ordinal: int | None = None
 
     def offsets(self) -> dict[TopicPartition, int]:
         return {position.at: position.offset for position in self.positions}
@@ -571,7 +562,7 @@ class ForgottenPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One per stream. `generation` and `ordinal` never fall; `token` is that of the last write, so no value ever recurs.
+    """One per stream. `generation` never falls; `token` is that of the last write, so no value ever recurs.
 
     `lanes` has the lanes that are not closed. The `closed` others are in the pages 0 to `closed_page` (`closed_lanes.py`).
     """
@@ -583,10 +574,6 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     token: str
     topics: dict[str, tuple[TopicIncarnation, ...]] = {}
     lanes: dict[str, LaneEntry] = {}
-    # The highest ordinal of an attempt; see `protocol.ordinal_of`. And the least of those to come: attempts of a ledger that
-    # was lost may have had all below.
-    ordinal: int = 0
-    least_ordinal: int = 0
     # Drawn when this ledger may have forgotten something: see `forgetting.py`. It is a part of the name `ledger` from then on.
     restored: str = ""
     # The last acceptance of a generation that was far ahead.

@@ -61,19 +61,17 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
-def draw_generation(book: Book, ordinal: Callable[[Register], int] | None = None) -> tuple[int, str, int]:
-    """Draw the next generation: max(now, last + 1), in milliseconds. Returns the generation, the draw's token, the ordinal.
+def draw_generation(book: Book) -> tuple[int, str]:
+    """Draw the next generation: max(now, last + 1), in milliseconds. Returns the generation and the draw's token.
 
-    `ordinal` gives the attempt's ordinal for a register, which keeps the highest one. A draw in doubt is repeated: an unused
-    number does no harm.
+    A draw in doubt is repeated: an unused number does no harm.
     Raises ClockBehind when this clock is far behind the last generation, ClockAhead when it is far ahead of the server's.
     """
     book.before_draw(book)
-    given = 0
     drawn = 0
 
     def draw(register: Register) -> Register:
-        nonlocal drawn, given
+        nonlocal drawn
         now = book.clock()
         if register.generation - now > MAX_CLOCK_DIFFERENCE_MS and not _counts(register):
             raise _behind(book, register.generation, now)
@@ -81,16 +79,10 @@ def draw_generation(book: Book, ordinal: Callable[[Register], int] | None = None
             # The last draw cannot judge this clock: it may be an hour old, or may have come from a wrong clock.
             _check_not_ahead(book, now)
         drawn = max(now, register.generation + 1)
-        given = register.ordinal if ordinal is None else ordinal(register)
-        return structs.replace(register, generation=drawn, ordinal=max(register.ordinal, given))
+        return structs.replace(register, generation=drawn)
 
     register = change(book, draw)
-    return drawn, register.token, given
-
-
-def draw_ordinal(book: Book) -> int:
-    """Draw an ordinal above that of every attempt before. A draw in doubt is repeated: an unused number does no harm."""
-    return change(book, lambda register: structs.replace(register, ordinal=register.ordinal + 1)).ordinal
+    return drawn, register.token
 
 
 def note_places(book: Book, places: Iterable[SinkReceipt]) -> None:

@@ -1,8 +1,7 @@
 """A ledger whose database went back without being asked: to a standby that lacked commits, to a point in time, to a dump.
 
-Nothing in the ledger tells. But tables say which window they have shown last, and a window is shown after its commit; and which
-ordinal attempts have had there, which the ledger has given before. A ledger that does not know it has gone back. It is then
-treated as one that was restored from a backup (`forgetting.py`).
+Nothing in the ledger tells. But tables say which window they have shown last, and a window is shown after its commit. A ledger
+that does not know it has gone back. It is then treated as one that was restored from a backup (`forgetting.py`).
 
 That is asked before each draw of a generation (`Book.before_draw`), because a ledger that went back draws what it must not.
 """
@@ -51,31 +50,28 @@ class KnownLanes:
         return last is not None and last.attempt.generation >= generation
 
 
-def check_known(book: Book, known: KnownLanes, place: str, shown: Iterable[tuple[str, int]], ordinal: int) -> None:
-    """Compare the windows that a place has shown, each by lane and generation, and its highest ordinal, with the ledger.
+def check_known(book: Book, known: KnownLanes, place: str, shown: Iterable[tuple[str, int]]) -> None:
+    """Compare the windows that a place has shown, each by lane and generation, with the ledger.
 
     If it does not know one of them, the ledger goes on as a restored one. `known` was read before the place was asked, so
     what it lacks is looked for again. Raises ClockAhead.
     """
     missing = [one for one in shown if not known.has(*one)]
-    if not missing and ordinal <= known.register.ordinal:
+    if not missing:
         return
     register = book.register()
     if register is None:
-        return
-    if ordinal > register[1].ordinal:
-        _note(book, register[1], 0, ordinal, f"{place} has rows of an attempt with the ordinal {ordinal}")
         return
     for lane, generation in missing:
         stored = book.head(lane)
         last = stored.head.last if stored else None
         if last is None or last.attempt.generation < generation:
             why = f"{place} has shown generation {generation} of lane {lane}"
-            _note(book, register[1], generation, ordinal, why)
+            _note(book, register[1], generation, why)
             return
 
 
-def _note(book: Book, seen: Register, generation: int, ordinal: int, why: str) -> None:
+def _note(book: Book, seen: Register, generation: int, why: str) -> None:
     why = f"the ledger went back: {why}, which the ledger does not know"
     log.warning(
         "%s: %s. It goes on as after a restoration: what it has forgotten is read again, and replays and erasures that it "
@@ -93,6 +89,6 @@ def _note(book: Book, seen: Register, generation: int, ordinal: int, why: str) -
         if register.restored != seen.restored:
             return register
         newest = max(register.generation, generation)
-        return forgetful(register, newest=newest, ordinal=ordinal, since=since, now=now, why=why)
+        return forgetful(register, newest=newest, since=since, now=now, why=why)
 
     change(book, edit)

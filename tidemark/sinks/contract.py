@@ -208,13 +208,6 @@ class PlainSink:
         """
         return ()
 
-    def highest_ordinal(self, connections: Connections, place: Mapping[str, str]) -> int:
-        """The highest ordinal of an attempt that may have written there; 0 for a type whose rows have none.
-
-        The ledger gives an ordinal before it is used. So one that has given less has gone back.
-        """
-        return 0
-
     # What a person still has to do, or to know, after an erasure. Empty: the sink holds nothing of it any more.
     left_by_erasing: ClassVar[str] = "this type of sink does not say whether it removes what is erased"
 

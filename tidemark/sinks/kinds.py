@@ -34,8 +34,10 @@ _BUILT_IN: dict[str, Kind] = {
     "hbase": Kind(HBaseSink, "tidemark.sinks.hbase.sink:PlainHBase", "tidemark.spark.sinks.hbase:SparkHBase"),
     "hbase_latest": Kind(
         HBaseLatestSink,
-        "tidemark.sinks.hbase.latest.sink:PlainLatest",
-        "tidemark.spark.sinks.hbase.latest:SparkLatest",
+        "tidemark.sinks.hbase.latest.sink:PlainHBaseLatest",
+        "tidemark.spark.sinks.hbase.latest:SparkHBaseLatest",
+        compaction="tidemark.sinks.hbase.latest.compacting:HBaseLatestCompaction",
+        publishes=True,
     ),
     "hbase_aggregates": Kind(
         HBaseAggregatesSink,
@@ -106,11 +108,6 @@ def plain_of(type_: str) -> PlainSink:
 def publishes(type_: str) -> bool:
     """Whether windows in a place of this type are published after their commit. No for a type that is not known here."""
     return dead_letters.publishes(type_) or (type_ in KINDS and KINDS[type_].publishes)
-
-
-def tells(type_: str) -> bool:
-    """Whether places of a type know what the ledger has given: windows that they have shown, or ordinals."""
-    return publishes(type_) or by_order(type_)
 
 
 def by_order(type_: str) -> bool:

@@ -17,12 +17,12 @@ from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.latest.settings import LatestSettings
-from tidemark.sinks.latest.sink import PlainLatestRows
+from tidemark.sinks.latest.sink import PlainLatest
 from tidemark.sinks.parquet import files, folders
 from tidemark.sinks.parquet.settings import FolderSettings, ParquetSink
 
 # Types of sinks that write a folder for each window, also for one without rows.
-_ALWAYS = ("parquet", "iceberg", "delta_latest", "iceberg_latest")
+_ALWAYS = ("parquet", "iceberg", "delta_latest", "iceberg_latest", "hbase_latest")
 
 
 class Mounts:
@@ -99,7 +99,7 @@ class Mounts:
             case LatestSettings():
                 # The table, and the folder with its history.
                 plain = _latest(settings)
-                mine = plain.table(self._connections, plain.table_place(settings, base)).identity()
+                mine = plain.identity(self._connections, plain.table_place(settings, base))
                 history = folders.mark_of(settings.history(self._connections).folder)
                 return None if mine is None or history is None else f"{mine} {history}"
             case _:
@@ -157,9 +157,9 @@ def _folder(settings: Any) -> FolderSettings | None:
             return None
 
 
-def _latest(settings: LatestSettings) -> PlainLatestRows:
+def _latest(settings: LatestSettings) -> PlainLatest:
     plain = kind_of(settings.type).without_spark()
-    if not isinstance(plain, PlainLatestRows):
+    if not isinstance(plain, PlainLatest):
         raise TypeError(f"{settings.type} has no table with the newest rows")
     return plain
 

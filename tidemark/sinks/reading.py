@@ -6,7 +6,7 @@ For programs of users: what another stream of the ledger has erased does not cou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from tidemark.ledger.book import Book, View
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.lookup import CoveringWindows, look_up
-from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.hbase.rows import BLOCK_BITS
 from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.sinks.stored_rows import Place, StoredRow
@@ -105,40 +104,6 @@ def read_at(
         if newer.generations == windows.generations:
             return newer, rows
         windows = newer
-
-
-@dataclass(frozen=True)
-class LookedUp:
-    """The rows that count in a sink at one offset after the other, each looked up: for readers of a few rows."""
-
-    book: Book
-    sink: str
-
-    def of(self, partition: TopicPartition, offset: int) -> int | None:
-        if (partition, offset) in self.book.hidden:
-            return None
-        record = look_up(self.book, Coordinate(partition, offset)).counting(self.sink)
-        return None if record is None else record.attempt.generation
-
-    def steadily(self, read: Callable[[], T]) -> T:
-        """The rows that `read` gives, while nothing is committed between them and what is looked up of them.
-
-        Otherwise a row that was read counts no more, and the one in its place was not read.
-        """
-        before = self._committed()
-        while True:
-            rows = read()
-            if (now := self._committed()) == before:
-                return rows
-            before = now
-
-    def _committed(self) -> object:
-        """How far the lanes are. Takes two reads."""
-        register = self.book.register()
-        if register is None:
-            return None
-        heads = open_heads(self.book, register[1])
-        return register[1].closed, {lane: stored.head.seq for lane, stored in heads.items()}
 
 
 def parquet_tables(book: Book, sink: str) -> list[pa.Table]:

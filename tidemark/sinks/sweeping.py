@@ -19,7 +19,7 @@ from tidemark.sinks.contract import Erasing
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 from tidemark.sinks.dead_letters.copies import copies_at
 from tidemark.sinks.dead_letters.kinds import required_kind
-from tidemark.sinks.kinds import plain_of, publishes, tells
+from tidemark.sinks.kinds import plain_of, publishes
 from tidemark.sinks.taking_over import check_places
 
 log = logging.getLogger(__name__)
@@ -43,16 +43,14 @@ class SinkSweeper:
         if (known := KnownLanes.now(book)) is None:
             return
         places = each_place((*known.places, *more))
-        for sink in still_there(book, (place for place in places if tells(place.type))):
+        for sink in still_there(book, (place for place in places if publishes(place.type))):
             try:
-                plain = plain_of(sink.type)
-                shown = [*plain.shown(book, self._connections, sink.place)]
-                ordinal = plain.highest_ordinal(self._connections, sink.place)
+                shown = [*plain_of(sink.type).shown(book, self._connections, sink.place)]
             except Exception as problem:
                 # A place that is away says so when a window is written there.
                 log.debug("what %s has shown was not found: %s", sink.where(), problem)
                 continue
-            check_known(book, known, f"the sink {sink.name} ({sink.type}, {sink.where()})", shown, ordinal)
+            check_known(book, known, f"the sink {sink.name} ({sink.type}, {sink.where()})", shown)
 
     def check_owners(self, book: Book, record: Record) -> None:
         settles = (place for place in record.places if record.owes_sweep or publishes(place.type))

@@ -45,7 +45,7 @@ def check_namespace(table: str, problem: str) -> None:
 
 
 def check_families(gateway: Gateway, table: str, families: dict[str, dict[str, Any]]) -> None:
-    """Raise WrongUse when a family is missing, keeps too few versions, or deletes rows after a time."""
+    """Raise WrongUse when a family is missing, keeps another number of versions, or deletes rows after a time."""
     descriptors = gateway.repeated(f"describe {table}", lambda client: client.getColumnDescriptors(table.encode()))
     for name, options in families.items():
         column = descriptors.get(f"{name}:".encode())
@@ -55,5 +55,5 @@ def check_families(gateway: Gateway, table: str, families: dict[str, dict[str, A
             if getattr(column, option) != wanted:
                 raise WrongUse(
                     f"HBase table {table}, family {name!r}: {option} is {getattr(column, option)}, expected {wanted}. "
-                    f"Older versions must be kept until Tidemark's sweep removes them; alter the family."
+                    "Alter the family, or name another table"
                 )

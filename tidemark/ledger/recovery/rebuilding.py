@@ -73,7 +73,6 @@ class _Left:
     first: dict[tuple[str, int], int] = field(default_factory=dict)
     register: Register | None = None
     generation: int = 0
-    ordinal: int = 0
     # The places that windows have written, by type of sink.
     places: dict[tuple[object, ...], SinkReceipt] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
@@ -187,14 +186,10 @@ def _learn_of_head(left: _Left, head: Head) -> None:
         _learn_topics(left, head.lane, head.pending.window)
     if head.pending is not None and head.pending.attempt is not None:
         left.generation = max(left.generation, head.pending.attempt.generation)
-        left.ordinal = max(left.ordinal, head.pending.attempt.ordinal)
-    given_up = head.abandoned.ordinal if head.abandoned else None
-    left.ordinal = max(left.ordinal, head.ordinal or 0, given_up or 0)
 
 
 def _learn(left: _Left, record: Record, *, in_history: bool = True) -> None:
     left.generation = max(left.generation, record.attempt.generation)
-    left.ordinal = max(left.ordinal, record.attempt.ordinal)
     _learn_topics(left, record.lane, record.window)
     for place in record.places:
         left.places.setdefault(place.as_place, place)
@@ -378,6 +373,5 @@ def _register(book: Book, left: _Left, ledger_id: str) -> Register:
         generation=left.generation,
         token=new_token(),
         topics={topic: _incarnations(known) for topic, known in left.topics.items()},
-        ordinal=left.ordinal,
         places=each_place(left.places.values()),
     )

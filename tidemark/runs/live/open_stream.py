@@ -27,7 +27,7 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.dead_letters.kinds import dead_letters_of
 from tidemark.sinks.hbase.table import ResultTable, result_table
-from tidemark.sinks.kinds import kind_of, tells
+from tidemark.sinks.kinds import kind_of, publishes
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.streams.loading import StreamFile, load
 from tidemark.streams.model import Stream
@@ -50,7 +50,7 @@ class OpenStream:
     def _compare(self, book: Book) -> None:
         """Look whether the ledger went back, where the stream has a place that can tell."""
         types = (*(sink.type for sink in self.stream.sinks), self.stream.dead_letters.receipts())
-        if isinstance(self.sweeper, Compares) and any(map(tells, types)):
+        if isinstance(self.sweeper, Compares) and any(map(publishes, types)):
             # The ledger may have forgotten all windows that wrote where the file says.
             now: list[SinkReceipt] = []
             with suppress(ConnectionMissing):

@@ -276,7 +276,9 @@ class ResultTable:
         self._gateway.repeated(f"sweep {self._table}", lambda client: client.mutateRowsTs(table, batch, newest, {}))
 
 
-def make_with_regions(connections: Connections, settings: HBaseTableSettings) -> None:
+def make_with_regions(
+    connections: Connections, settings: HBaseTableSettings, families: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Make a sink's table, if it does not exist and its settings ask for several regions."""
     if settings.regions == 1:
         return
@@ -285,7 +287,7 @@ def make_with_regions(connections: Connections, settings: HBaseTableSettings) ->
     from tidemark.clients.hbase.thrift2 import gateway2
 
     regions = split_keys(settings.regions)
-    ensure_table(gateway2(connections, settings.hbase), settings.table, FAMILIES, regions)
+    ensure_table(gateway2(connections, settings.hbase), settings.table, families, regions)
 
 
 def result_table(connections: Connections, connection: str, table: str, was: Names = NEVER) -> ResultTable:

@@ -27,6 +27,7 @@ from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import WindowName
 from tidemark.sinks.parquet.files import Counts, check_not_gone, dataset_at, uniform
 from tidemark.sinks.parquet.parts import FolderPart
+from tidemark.types.renamed_fields import NEVER, Names, by_today
 
 # This many rows of a history are compared at once, and more where more are the newest.
 _AT_ONCE = 200_000
@@ -37,21 +38,24 @@ class History:
     """The folders of a sink that belong to one table, and what counts of them.
 
     `forgets`: the ledger was restored, and may name folders that a compaction has removed since. These are passed over: the
-    table has the rows of theirs that were the newest.
+    table has the rows of theirs that were the newest. `was`: the older names of fields.
     """
 
     parts: tuple[FolderPart, ...]
     authority: Authority
     forgets: bool = False
+    was: Names = field(default_factory=dict)
     _counts: Counts = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_counts", Counts(self.authority))
 
     @classmethod
-    def of(cls, parts: Iterable[FolderPart], authority: Authority, base: str, *, forgets: bool) -> History:
+    def of(
+        cls, parts: Iterable[FolderPart], authority: Authority, base: str, *, forgets: bool, was: Names = NEVER
+    ) -> History:
         """`base`: that of the table's history. Another one has the history of another table."""
-        return cls(tuple(one for one in parts if one.base == base and one.holds), authority, forgets)
+        return cls(tuple(one for one in parts if one.base == base and one.holds), authority, forgets, was)
 
     def only(self, windows: Collection[WindowName]) -> History:
         """The folders with the rows of some windows."""
@@ -94,6 +98,7 @@ class History:
             for dataset in self._opened(part):
                 for batch in dataset.to_batches(filter=wanted):
                     rows = pa.Table.from_batches([batch])
+                    rows = rows.rename_columns([*by_today(self.was, dict.fromkeys(rows.column_names))])
                     if not part.compacted:
                         generation = pa.scalar(part.windows[0].generation, pa.int64())
                         rows = rows.append_column(GENERATION, pa.repeat(generation, rows.num_rows))

@@ -141,18 +141,22 @@ class Merge:
         yield from _by_bucket(rows.take(pa.array(chosen)), differ)
 
     def _together(self, buckets: Iterable[int], new: dict[int, int]) -> Iterator[list[int]]:
-        """Buckets in turn, as many as may be in memory; at least one."""
-        some: list[int] = []
-        size, rows = 0, 0
-        for one in buckets:
-            more, count = self.version.sizes.get(one, 0), new.get(one, 0)
-            if some and (size + more > _MOST_BYTES or rows + count > _MOST_ROWS):
-                yield some
-                some, size, rows = [], 0, 0
-            some.append(one)
-            size, rows = size + more, rows + count
-        if some:
+        return together(buckets, self.version.sizes, new)
+
+
+def together(buckets: Iterable[int], sizes: Mapping[int, int], rows: Mapping[int, int]) -> Iterator[list[int]]:
+    """Buckets in turn, as many as may be in memory; at least one. By the bytes of their files, and by their new rows."""
+    some: list[int] = []
+    size, number = 0, 0
+    for one in buckets:
+        more, count = sizes.get(one, 0), rows.get(one, 0)
+        if some and (size + more > _MOST_BYTES or number + count > _MOST_ROWS):
             yield some
+            some, size, number = [], 0, 0
+        some.append(one)
+        size, number = size + more, number + count
+    if some:
+        yield some
 
 
 def _by_bucket(rows: pa.Table, buckets: Iterable[int]) -> Iterator[tuple[int, pa.Table]]:

@@ -31,7 +31,7 @@ class HistoryFolder:
 
 
 class LatestSettings(FolderSettings):
-    """The settings that sinks in all kinds of tables share."""
+    """The settings that all sinks with the newest row of each key share."""
 
     key: Key
     op: FieldName | None = Field(
@@ -44,15 +44,9 @@ class LatestSettings(FolderSettings):
         default=16,
         ge=1,
         le=1024,
-        description="Keys are in this many buckets, and a window writes the buckets of its keys again. A table keeps the "
-        "number that it was made with.",
+        description="Keys are in this many buckets. A table keeps the number that it was made with.",
     )
     compression: Compression = Field(default="snappy", description="How the files are compressed.")
-    keep_hours: int = Field(
-        default=24,
-        ge=1,
-        description="How long files stay that only older versions of the table name; `tidemark compact` removes older ones.",
-    )
 
     def problem_with(self, others: Surroundings) -> str | None:
         named = (*self.key, *([self.op] if self.op is not None else []))
@@ -71,3 +65,13 @@ class LatestSettings(FolderSettings):
 
     def history(self, connections: Connections) -> HistoryFolder:
         return HistoryFolder(self.name, self.type, self.compression, history_of(self.base(connections)))
+
+
+class VersionedLatest(LatestSettings):
+    """The settings of sinks whose tables have versions, which are files."""
+
+    keep_hours: int = Field(
+        default=24,
+        ge=1,
+        description="How long files stay that only older versions of the table name; `tidemark compact` removes older ones.",
+    )

@@ -25,26 +25,25 @@ if TYPE_CHECKING:
 # A table needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
 
 
-class PlainLatestRows(PlainFolders):
-    """The windows write a sink `parquet` of its own, the history. A receipt's `base` and `folder` are there."""
+class PlainLatest(PlainFolders):
+    """The windows write a sink `parquet` of its own, the history. A receipt's `base` and `folder` are there.
+
+    The table is made of the history, after the commit.
+    """
 
     versions_by_order = True
     rows_by_coordinate = True
     owner_asked = True
 
     @abstractmethod
-    def table(self, connections: Connections, place: Mapping[str, str]) -> LatestTable:
-        """The table that a receipt names."""
+    def publish_to(
+        self, connections: Connections, place: Mapping[str, str], book: Book, sink: str, record: Record
+    ) -> None:
+        """Publish a committed window in the table that a receipt names: see `PlainSink.publish`."""
 
-    def shown(self, book: Book, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
-        from tidemark.sinks.latest.table import GENERATION_SHOWN, LANE_SHOWN
-
-        version, register = self.table(connections, place).opened(), book.register()
-        # Whatever it has shown for a ledger that was restored since, is looked at as a whole when that publishes.
-        if version is None or register is None or version.restored != register[1].restored:
-            return ()
-        said = next((one for one in version.said() if GENERATION_SHOWN in one), {})
-        return [(said[LANE_SHOWN], int(said[GENERATION_SHOWN]))] if said else ()
+    @abstractmethod
+    def take_out_of(self, connections: Connections, place: Mapping[str, str], sink: str, erasing: Erasing) -> None:
+        """Take the rows of erased messages out of the table, and bring back what they had overwritten."""
 
     def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
         """In the history's folder, and in the table."""
@@ -54,6 +53,10 @@ class PlainLatestRows(PlainFolders):
     @abstractmethod
     def take_over_table(self, connections: Connections, place: Mapping[str, str], ledger: str) -> None:
         """Write another ledger of its stream into the mark of the table, if it is there."""
+
+    @abstractmethod
+    def identity(self, connections: Connections, place: Mapping[str, str]) -> str | None:
+        """The mark that tells the table from one that is made in its place; None where there is none. Raises Unreachable."""
 
     @abstractmethod
     def table_place(self, settings: Any, base: str) -> dict[str, str]:
@@ -75,20 +78,13 @@ class PlainLatestRows(PlainFolders):
         }
 
     def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
-        from tidemark.sinks.latest.table import publish
-
         for sink in _names(place, [record]):
-            publish(self.table(connections, place), book, sink, record)
+            self.publish_to(connections, place, book, sink, record)
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
-        """Take out the rows of erased messages, and bring back what they had overwritten."""
-        from tidemark.sinks.latest.table import take_out
-        from tidemark.sinks.versions import ERASES, said_of
-
         super().erase(connections, place, erasing)
         for sink in _names(place, (one.record for one in erasing.standing.windows)):
-            table = self.table(connections, place)
-            take_out(table, erasing.standing.book, sink, {**said_of(erasing.record), ERASES: "true"})
+            self.take_out_of(connections, place, sink, erasing)
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         from tidemark.ledger.erasures import places_to_clear
@@ -102,6 +98,49 @@ class PlainLatestRows(PlainFolders):
         }
         said += filter(None, (self.older(opened, sink, one, erased) for one in places.values()))
         return "; ".join(said)
+
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+        super().reach(connections, place, standing)
+        self.check_table(connections, place, (one.record for one in standing.windows))
+
+    @abstractmethod
+    def check_table(self, connections: Connections, place: Mapping[str, str], records: Iterable[Record]) -> None:
+        """Raises Unreachable for a table that is gone, though some of these windows have written there."""
+
+
+class PlainLatestRows(PlainLatest):
+    """Tables of a lake."""
+
+    @abstractmethod
+    def table(self, connections: Connections, place: Mapping[str, str]) -> LatestTable:
+        """The table that a receipt names."""
+
+    def identity(self, connections: Connections, place: Mapping[str, str]) -> str | None:
+        return self.table(connections, place).identity()
+
+    def shown(self, book: Book, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
+        from tidemark.sinks.latest.table import GENERATION_SHOWN, LANE_SHOWN
+
+        version, register = self.table(connections, place).opened(), book.register()
+        # Whatever it has shown for a ledger that was restored since, is looked at as a whole when that publishes.
+        if version is None or register is None or version.restored != register[1].restored:
+            return ()
+        said = next((one for one in version.said() if GENERATION_SHOWN in one), {})
+        return [(said[LANE_SHOWN], int(said[GENERATION_SHOWN]))] if said else ()
+
+    def publish_to(
+        self, connections: Connections, place: Mapping[str, str], book: Book, sink: str, record: Record
+    ) -> None:
+        from tidemark.sinks.latest.table import publish
+
+        publish(self.table(connections, place), book, sink, record)
+
+    def take_out_of(self, connections: Connections, place: Mapping[str, str], sink: str, erasing: Erasing) -> None:
+        from tidemark.sinks.latest.table import take_out
+        from tidemark.sinks.versions import ERASES, said_of
+
+        table = self.table(connections, place)
+        take_out(table, erasing.standing.book, sink, {**said_of(erasing.record), ERASES: "true"})
 
     def rows(self, opened: Opened, settings: LatestSettings, limit: int) -> Iterator[dict[str, Any]]:
         """The newest row of each key, and whether it says that the key is gone."""
@@ -123,14 +162,6 @@ class PlainLatestRows(PlainFolders):
         base = settings.base(opened.connections)
         table = self.table(opened.connections, self.table_place(settings, base))
         return read(table, opened.book, settings.name, take)
-
-    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
-        super().reach(connections, place, standing)
-        self.check_table(connections, place, (one.record for one in standing.windows))
-
-    @abstractmethod
-    def check_table(self, connections: Connections, place: Mapping[str, str], records: Iterable[Record]) -> None:
-        """Raises Unreachable for a table that is gone, though some of these windows have written there."""
 
 
 def _shown(tables: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:

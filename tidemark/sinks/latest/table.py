@@ -92,7 +92,7 @@ def publish(table: LatestTable, book: Book, sink: str, record: Record) -> None:
             changed = Merge(version, fresh, Epochs(register.topics)).changed()
             return Staged({bucket: write(bucket, rows) for bucket, rows in changed}, version.restored)
 
-        return steady(book, sink, merged, table.kind, window)
+        return steady(book, sink, merged, table.kind, [window])
 
     def again(version: TableVersion, write: Write) -> Staged:
         return _from_all(table, book, sink, version, write, {name}, _lost(version))
@@ -131,12 +131,15 @@ def _stands_alone(book: Book, register: Register, sink: str, version: TableVersi
     Not if a newer window covers some of its offsets, or if the version has rows of the offsets that the window has read again.
     Nor if the ledger was restored since: the version may have rows of windows that the ledger knows no more.
     """
-    if version.restored != register.restored:
-        return False
-    newer = (one.window for one in newer_windows(book, register, window.generation))
-    if any(one.counts_for(sink) and book.covers(one) & window.covers for one in newer):
+    if version.restored != register.restored or not all_count(book, register, sink, window):
         return False
     return not (window.record.kind.reads_again and _has_older(version, window))
+
+
+def all_count(book: Book, register: Register, sink: str, window: Committed) -> bool:
+    """Whether all rows of a window count: no newer one covers any of its offsets. `register` was read before."""
+    newer = (one.window for one in newer_windows(book, register, window.generation))
+    return not any(one.counts_for(sink) and book.covers(one) & window.covers for one in newer)
 
 
 def _has_older(version: TableVersion, window: Committed) -> bool:
@@ -238,7 +241,7 @@ def read(table: LatestTable, book: Book, sink: str, take: Callable[[Newest], T])
     while True:
         view = book.view(sink)
         # What is not settled now may not be in the version that is loaded next.
-        waiting, version = _unpublished(book, view), table.opened()
+        waiting, version = unpublished(book, view), table.opened()
         read_all = partial(_newest, table, book, waiting, version)
         try:
             taken = steady(book, sink, lambda *there: take(read_all(*there)), table.kind)  # noqa: B023
@@ -271,7 +274,7 @@ def _newest(
     return Newest(version, dict(merge.changed()), parts, merge.epochs)
 
 
-def _unpublished(book: Book, view: View) -> dict[WindowName, Record]:
+def unpublished(book: Book, view: View) -> dict[WindowName, Record]:
     """The windows that are committed, and perhaps not in the table yet."""
     last = (head.last for head in view.heads.values())
     return {(one.lane, one.seq): one for one in last if one is not None and not book.is_settled(one)}

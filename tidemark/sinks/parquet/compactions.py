@@ -123,7 +123,7 @@ def claim(book: Book, sink: str, run: str) -> StoredCompactions:
     """Begin a compaction: from now on, earlier compactions can replace nothing."""
     while True:
         stored = find(book, sink)
-        generation, _, _ = draw_generation(book)
+        generation, _ = draw_generation(book)
         value = stored.value if stored else Compactions(stream=book.stream, sink=sink, token="")
         claimed = Claim(generation=generation, run=run, at=book.clock())
         try:

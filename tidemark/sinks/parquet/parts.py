@@ -94,16 +94,16 @@ def steady(
     sink: str,
     read: Callable[[list[FolderPart], Authority], T],
     kind: str = TYPE,
-    window: Committed | None = None,
+    alone: Sequence[Committed] = (),
 ) -> T:
     """Read until no compaction has replaced a folder meanwhile. Returns the rows that counted when the heads were read.
 
-    The folder of a committed window stays unchanged until a compaction replaces it, so commits disturb no reader. `window`:
-    only that one, all of whose rows count; then the history of the ledger is not read.
+    The folder of a committed window stays unchanged until a compaction replaces it, so commits disturb no reader. `alone`:
+    only these windows, all of whose rows count; then the history of the ledger is not read.
     """
     while True:
         known = compactions.find(book, sink)
-        windows, authority = _counting(book, sink, window)
+        windows, authority = _counting(book, sink, alone)
         try:
             there = parts(windows, authority, sink, known.value if known else None, kind)
             _check_there(there)
@@ -117,9 +117,9 @@ def steady(
             return value
 
 
-def _counting(book: Book, sink: str, window: Committed | None) -> tuple[Sequence[Committed], Authority]:
-    if window is not None:
-        return [window], Authority([(window.generation, window.covers)])
+def _counting(book: Book, sink: str, alone: Sequence[Committed]) -> tuple[Sequence[Committed], Authority]:
+    if alone:
+        return alone, Authority((window.generation, window.covers) for window in alone)
     view = book.view(sink)
     return view.windows, view.authority
 

@@ -51,7 +51,7 @@ from tidemark.spark.runtime.masking import masked
 from tidemark.spark.runtime.progress import AttemptProgress
 from tidemark.spark.schemes.regex import MAY_DIFFER
 from tidemark.spark.sinks import Sink, refusals
-from tidemark.spark.sinks.contract import FileSink, NeedsMessages, OnePassSink, WriteContext, WritesOrdinals
+from tidemark.spark.sinks.contract import FileSink, NeedsMessages, OnePassSink, WriteContext
 from tidemark.spark.sinks.dead_letters import Writer
 
 log = logging.getLogger(__name__)
@@ -95,8 +95,6 @@ class SparkWork:
         self._stored: dict[str, Acknowledgements] = {}
         self._dead: Acknowledgements = {}
         self._made: _Made | None = None
-        # As `protocol.SaysBeforeItWrites`.
-        self.before_writing: Callable[[], int] = lambda: 0
         self._started_at = opened.book.clock()
         self.progress = AttemptProgress(spark)
 
@@ -178,7 +176,7 @@ class SparkWork:
             # A file is there when its task has ended, which nobody acknowledges before.
             self.progress.watch(ReadSoFar(self._spark, rows.counts.read))
         try:
-            acknowledged = first.store(rows.stored, self._context_for(first))
+            acknowledged = first.store(rows.stored, self._context)
         except (Py4JError, PySparkException) as problem:
             self._discard(first)
             if cause_of(problem) is not None or (never and never in str(problem)):
@@ -242,16 +240,11 @@ class SparkWork:
 
     def _store(self, sink: Sink) -> Acknowledgements:
         try:
-            return sink.store(self._rows.stored(), self._context_for(sink))
+            return sink.store(self._rows.stored(), self._context)
         except (Py4JError, PySparkException):
             # A newer attempt that has committed has swept the files that this sink reads.
             self._fence.check()
             raise
-
-    def _context_for(self, sink: Sink) -> WriteContext:
-        if not isinstance(sink, WritesOrdinals):
-            return self._context
-        return replace(self._context, ordinal=self.before_writing())
 
     @property
     def _writes_dead_letters(self) -> bool:

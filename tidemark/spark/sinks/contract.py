@@ -24,9 +24,6 @@ from tidemark.spark.audit.replay_comparison import Comparing
 class WriteContext:
     """The attempt that a sink writes for: every row carries its generation, lane and window number.
 
-    `ordinal` is higher than that of every earlier attempt that may have written at the same offsets. Attempts at other
-    offsets may share an ordinal, so it stays small. A sink can put it into the version of a row, after the offset, if it
-    says so (`WritesOrdinals`); for other sinks it is None.
     `few`: the window has so few rows that a sink may write them from the driver.
 
     A sink checks `fence` before the first row and every few seconds, in every task. Spark's workers call `report` with
@@ -38,7 +35,6 @@ class WriteContext:
     generation: int
     fence: HeadFence
     report: Callable[[TopicPartition, int], None]
-    ordinal: int | None = None
     few: bool = False
 
 
@@ -91,13 +87,6 @@ class FileSink(OnePassSink, Protocol):
     def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
         """The rows that `store` has written for this attempt, with the columns that it was given."""
         ...
-
-
-@runtime_checkable
-class WritesOrdinals(Protocol):
-    """A sink that puts the attempt's ordinal into the versions of its rows. An attempt that never came to it used none up."""
-
-    writes_ordinals: bool
 
 
 @runtime_checkable

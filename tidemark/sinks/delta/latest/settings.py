@@ -9,10 +9,10 @@ from pydantic import Field
 from tidemark.settings.parts import Name
 from tidemark.sinks.contract import Surroundings
 from tidemark.sinks.delta.settings import no_column
-from tidemark.sinks.latest.settings import LatestSettings
+from tidemark.sinks.latest.settings import VersionedLatest
 
 
-class DeltaLatestSink(LatestSettings):
+class DeltaLatestSink(VersionedLatest):
     """A Delta table in a folder below the connection's path, partitioned by buckets of its key."""
 
     type: Literal["delta_latest"]

@@ -1,1 +1,1 @@
-"""The sink `hbase_latest`: the newest value of each key."""
+"""The sink `hbase_latest`: a row for each key, with the values of its newest message."""

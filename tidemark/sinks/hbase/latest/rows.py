@@ -1,109 +1,125 @@
-"""The newest value of each key in HBase: keys, versions and cells, to the byte.
+"""The rows of a table with the newest row of each key: keys and cells, to the byte.
 
     key        topic        1 byte length, then UTF-8. Offsets of two topics have no order, so each topic has own keys
-               fields       of the key; with a salt before all this (see keyed_rows.py)
-    qualifier  incarnation 2 bytes, partition 4, index of the row in its message 4
-    version    order epoch 7 bits, offset 42, ordinal of the attempt 14: the cell's timestamp
-    cell       mark and all fields (see keyed_rows.py)
+               fields       of the key, as texts; with a salt before all this (see keyed_rows.py)
+    d:FIELD    the field as UTF-8 text, or its bytes if it is binary; empty for null. No such cell where the key is gone
+    t:null     the names of the fields that are null, with a space between two
+    t:at       the message: length of the topic 1 byte, topic, incarnation 2, partition 4, offset 8, index of the row 4
+    t:m        format 1 byte (1), flags 1 (1: tombstone, 2: the key is gone), generation 8, digest of the contents 8, hash of
+               the key 8
 
-All numbers are unsigned and big-endian. The newest cell of a row is its newest value, whenever it was written: an old
-message has an old version. For one message, a later attempt writes a higher version; the generation in the mark
-decides which attempt counts. The qualifier has the partition, because two messages of one epoch may share their key
-and their offset. Without the partition, both would be one cell.
+All numbers are big-endian; the hash is signed. The cells of a row have the number of the publication that wrote them as
+their timestamp. A null is an empty cell, so that one put replaces all of a row at once.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
-from tidemark.errors import TooLarge
-from tidemark.offsets.ranges import TopicPartition
-from tidemark.sinks.hbase.keyed_rows import encode_fields, salted, unsalted
-from tidemark.sinks.stored_rows import Place
+from tidemark.offsets.ranges import OffsetRange, TopicPartition
+from tidemark.sinks.hbase.keyed_rows import decode_fields, encode_fields, salted, unsalted
+from tidemark.sinks.hbase.rows import DATA_PREFIX
+from tidemark.sinks.stored_rows import FLAG_TOMBSTONE, MARK_FORMAT, Place
+from tidemark.types.fields import FieldType
+from tidemark.types.renamed_fields import Names, by_today
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TYPE = "hbase_latest"
+AT, MARK, NULLS = b"t:at", b"t:m", b"t:null"
+FLAG_GONE = 2
 
-# A scan for each: of scattered offsets, it is cheaper to be given what lies between some of them.
-_MOST_SPANS = 8
-
-EPOCH_BITS, OFFSET_BITS, ORDINAL_BITS = 7, 42, 14
-
-_QUALIFIER = struct.Struct(">HII")
+_MARK = struct.Struct(">BBQQq")
+_PARTITION, _PLACE, _OFFSET = struct.Struct(">HI"), struct.Struct(">QI"), struct.Struct(">Q")
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class ValueVersion:
-    """Which value of a key is the newer one."""
+class LatestMark(NamedTuple):
+    """What a row says of itself besides its message. `key_hash`: as the history has it."""
 
-    epoch: int
-    offset: int
-    ordinal: int
+    generation: int
+    digest: int
+    key_hash: int
+    tombstone: bool
+    gone: bool
 
-    def encode(self) -> int:
-        """As a cell's timestamp. Raises TooLarge when a number has more bits than there are."""
-        # The largest epoch stays unused: HBase takes a timestamp with all bits set for 'now'.
-        if not 0 < self.epoch < (1 << EPOCH_BITS) - 1:
-            raise TooLarge(_too_large("order epoch", self.epoch, (1 << EPOCH_BITS) - 2))
-        if not 0 <= self.offset < 1 << OFFSET_BITS:
-            raise TooLarge(_too_large("offset", self.offset, (1 << OFFSET_BITS) - 1))
-        if not 0 <= self.ordinal < 1 << ORDINAL_BITS:
-            raise TooLarge(_used_up(self.ordinal, (1 << ORDINAL_BITS) - 1))
-        return (self.epoch << OFFSET_BITS | self.offset) << ORDINAL_BITS | self.ordinal
+    def encode(self) -> bytes:
+        flags = (FLAG_TOMBSTONE if self.tombstone else 0) | (FLAG_GONE if self.gone else 0)
+        return _MARK.pack(MARK_FORMAT, flags, self.generation, self.digest, self.key_hash)
 
     @classmethod
-    def decode(cls, timestamp: int) -> ValueVersion:
-        place = timestamp >> ORDINAL_BITS
-        return cls(place >> OFFSET_BITS, place & ((1 << OFFSET_BITS) - 1), timestamp & ((1 << ORDINAL_BITS) - 1))
+    def decode(cls, stored: bytes) -> LatestMark:
+        """Raises ValueError for bytes that are not of this layout."""
+        if len(stored) != _MARK.size or stored[0] != MARK_FORMAT:
+            raise ValueError(f"not a mark of format {MARK_FORMAT}: {stored[:40]!r}")
+        _, flags, generation, digest, key_hash = _MARK.unpack(stored)
+        return cls(generation, digest, key_hash, bool(flags & FLAG_TOMBSTONE), bool(flags & FLAG_GONE))
 
 
-def spans(offsets: Iterable[tuple[int, int]], epochs: int) -> list[tuple[int, int]]:
-    """Ranges of versions, ascending: at least all that messages with some offsets, [start, until), have in any epoch.
+@dataclass(frozen=True)
+class LatestRow:
+    """A row as the table has it: its key, and all cells of one publication. Raises ValueError for other layouts.
 
-    `epochs`: the highest that the ledger knows. One that was restored may not know all, so all above are in too.
+    `was`: the older names of fields.
     """
-    epochs, wanted = min(epochs, (1 << EPOCH_BITS) - 2), list(offsets)
-    known = [
-        (
-            (epoch << OFFSET_BITS | start) << ORDINAL_BITS,
-            ((epoch << OFFSET_BITS) + min(until, 1 << OFFSET_BITS)) << ORDINAL_BITS,
-        )
-        for epoch in range(1, epochs + 1)
-        for start, until in wanted
-        if start < 1 << OFFSET_BITS
-    ]
-    above = ((epochs + 1) << OFFSET_BITS << ORDINAL_BITS, (1 << 63) - 1)
-    spans_: list[tuple[int, int]] = []
-    for start, until in sorted([*known, above]):
-        if spans_ and start <= spans_[-1][1]:
-            spans_[-1] = (spans_[-1][0], max(spans_[-1][1], until))
-        else:
-            spans_.append((start, until))
-    return _fewer(spans_, max(_MOST_SPANS, epochs + 1))
+
+    key: bytes
+    cells: Mapping[bytes, bytes]
+    was: Names = field(default_factory=dict)
+
+    @cached_property
+    def place(self) -> Place:
+        return decode_place(self.cells[AT])
+
+    @cached_property
+    def mark(self) -> LatestMark:
+        return LatestMark.decode(self.cells[MARK])
+
+    def key_fields(self, names: Sequence[str]) -> dict[str, bytes]:
+        """The fields of the key that are not null, by their names in its order."""
+        key = unsalted(self.key)
+        values = zip(names, decode_fields(key[1 + key[0] :]), strict=True)
+        return {name: value for name, value in values if value is not None}
+
+    @property
+    def fields(self) -> dict[str, bytes]:
+        """The fields that are not null, by today's names."""
+        nulls = {*self.cells.get(NULLS, b"").decode().split()}
+        names = {
+            column[len(DATA_PREFIX) :].decode(): value
+            for column, value in self.cells.items()
+            if column.startswith(DATA_PREFIX)
+        }
+        return by_today(self.was, {name: value for name, value in names.items() if name not in nulls})
 
 
-def _fewer(spans_: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
-    """At most this many spans: those go together between which the least lies."""
-    between = sorted(range(1, len(spans_)), key=lambda at: spans_[at][0] - spans_[at - 1][1], reverse=True)
-    cuts = [0, *sorted(between[: most - 1]), len(spans_)]
-    return [(spans_[first][0], spans_[last - 1][1]) for first, last in pairwise(cuts)]
+def encode_place(place: Place) -> bytes:
+    return _before_offset(place.partition) + _PLACE.pack(place.offset, place.index)
 
 
-def _too_large(what: str, number: int, most: int) -> str:
-    return (
-        f"the {what} {number} does not fit into a version of the sink {TYPE}, which has room up to {most}. "
-        "Read this topic with a new stream, or keep it in a sink of type hbase"
-    )
+def decode_place(stored: bytes) -> Place:
+    """Raises ValueError for bytes that are not of this layout."""
+    length = stored[0] if stored else 0
+    if length < 1 or len(stored) != 1 + length + _PARTITION.size + _PLACE.size:
+        raise ValueError(f"not the place of a message: {stored!r}")
+    incarnation, partition = _PARTITION.unpack_from(stored, 1 + length)
+    offset, index = _PLACE.unpack_from(stored, 1 + length + _PARTITION.size)
+    return Place(TopicPartition(stored[1 : 1 + length].decode(), partition, incarnation), offset, index)
 
 
-def _used_up(ordinal: int, most: int) -> str:
-    return (
-        f"the attempt's ordinal {ordinal} does not fit into a version of the sink {TYPE}, which has room up to {most}: so many "
-        "replays and backfills have written the sink. The ingest goes on, and so do replays into the other sinks alone. To "
-        "replay into this one again, read the topic with a new stream, into a table of another name"
-    )
+def places_within(wanted: OffsetRange) -> tuple[bytes, bytes]:
+    """The places of a range of offsets, as (the first, what comes after the last)."""
+    before = _before_offset(wanted.partition)
+    return before + _OFFSET.pack(wanted.start), before + _OFFSET.pack(wanted.until)
+
+
+def _before_offset(at: TopicPartition) -> bytes:
+    topic = at.topic.encode()
+    return bytes([len(topic)]) + topic + _PARTITION.pack(at.incarnation, at.partition)
 
 
 def row_key(topic: str, key: Sequence[bytes | None]) -> bytes:
@@ -112,20 +128,31 @@ def row_key(topic: str, key: Sequence[bytes | None]) -> bytes:
     return salted(bytes([len(encoded)]) + encoded + encode_fields(key), f"a key of {topic}", TYPE)
 
 
-def topic_of(row: bytes) -> str:
-    """The topic that a row's key names. Raises ValueError for a key that is not of this layout."""
-    key = unsalted(row)
-    length = key[0] if key else 0
-    if length < 1 or len(key) < 1 + length:
-        raise ValueError(f"not a row of this layout: {row!r}")
-    return key[1 : 1 + length].decode()
+def key_text(kind: FieldType, text: bytes | None) -> bytes | None:
+    """A field of a key as the row's key has it: -0.0 is the key 0.0, as in every comparison."""
+    return b"0.0" if text == b"-0.0" and kind in ("double", "float") else text
 
 
-def qualifier(at: TopicPartition, index: int) -> bytes:
-    return _QUALIFIER.pack(at.incarnation, at.partition, index)
+class Encoded(NamedTuple):
+    """Rows of a history as the table holds them, column by column. A null is no cell."""
 
+    keys: list[bytes]
+    cells: list[tuple[bytes, pa.Array]]
+    gone: list[bool]
 
-def place_of(topic: str, column: bytes, version: ValueVersion) -> Place:
-    """The coordinate that a cell is from. Raises struct.error for a column that is not of this layout."""
-    incarnation, partition, index = _QUALIFIER.unpack(column)
-    return Place(TopicPartition(topic, partition, incarnation), version.offset, index)
+    def only(self, chosen: Sequence[int]) -> Encoded:
+        """Some of them, by their numbers."""
+        import pyarrow as pa
+
+        if len(chosen) == len(self.keys):
+            return self
+        numbers = pa.array(chosen, pa.int64())
+        cells = [(column, values.take(numbers)) for column, values in self.cells]
+        return Encoded([self.keys[one] for one in chosen], cells, [self.gone[one] for one in chosen])
+
+    def rows(self) -> Iterator[LatestRow]:
+        """The same, row by row."""
+        columns = [(column, values.to_pylist()) for column, values in self.cells]
+        for number, key in enumerate(self.keys):
+            cells = {column: values[number] for column, values in columns if values[number] is not None}
+            yield LatestRow(key, cells)

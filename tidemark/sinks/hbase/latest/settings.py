@@ -1,33 +1,27 @@
-"""The settings of a sink with the newest value of each key."""
+"""The settings of a table in HBase with the newest row of each key."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
 
 from tidemark.settings.parts import Name
-from tidemark.sinks.contract import Surroundings
+from tidemark.sinks.contract import Owned
 from tidemark.sinks.hbase.settings import HBaseTableSettings
-from tidemark.sinks.keys import UNSENT, Key, Unsent
+from tidemark.sinks.latest.settings import LatestSettings
 
 
-class HBaseLatestSink(HBaseTableSettings):
-    """A row for each key, of which the newest message's is the one on top."""
+class HBaseLatestSink(LatestSettings, HBaseTableSettings):
+    """A row for each key in HBase. What the windows have written is in a folder below the path of the connection `files`."""
 
     type: Literal["hbase_latest"]
     name: Name = Field(default="hbase_latest", description="The name of the sink. Two sinks of one type need names.")
-    key: Key
-    unsent: Unsent = UNSENT
 
-    def problem_with(self, others: Surroundings) -> str | None:
-        if unknown := [name for name in self.key if name not in others.fields]:
-            return f"sink {self.name} names the field {unknown[0]}, which the stream does not have"
-        if problem := others.no_key(self.name, self.key):
-            return problem
-        if others.guarantee == "none":
-            return (
-                f"sink {self.name}: with guarantee none every run writes everything once more, and a version has "
-                "room for 16,383 such attempts; use at_least_once"
-            )
-        return None
+    @property
+    def other_connections(self) -> frozenset[str]:
+        return frozenset({self.hbase})
+
+    def owned(self) -> Iterable[Owned]:
+        return [*LatestSettings.owned(self), *HBaseTableSettings.owned(self)]

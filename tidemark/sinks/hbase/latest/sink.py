@@ -2,96 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.book import Standing
+from tidemark.errors import Unreachable
+from tidemark.ledger.book import Book
 from tidemark.ledger.lookup import CoveringWindows
-from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import Record
-from tidemark.offsets.coordinates import Coordinate
-from tidemark.sinks.contract import NO_KEY, Erasing, Opened, PlainSink, UnderKey
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.sinks.contract import Erasing, Opened, Taken, UnderKey
 from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
-from tidemark.sinks.reading import LookedUp
+from tidemark.sinks.latest.sink import PlainLatest
 from tidemark.sinks.stored_rows import StoredRow
-from tidemark.sinks.texts import place, texts
+from tidemark.sinks.texts import place as at_place
+from tidemark.sinks.texts import texts
+from tidemark.types.renamed_fields import NEVER, Names
 
-# HBase looks at a sixteenth of the table before it gives the first row of a scan for few versions.
-_ERASING_MS = 10 * 60 * 1000
+if TYPE_CHECKING:
+    from tidemark.sinks.hbase.latest.publishing import LatestWithHistory, NewestInHBase
+    from tidemark.sinks.hbase.latest.rows import LatestRow
+
+T = TypeVar("T")
+
+# HBase looks at all rows before it gives the first one of a few messages.
+_SEARCHING_MS = 10 * 60 * 1000
 
 
-class PlainLatest(PlainSink):
-    looks_quickly = True
-    versions_by_order = True
-    left_by_erasing = ""
+class PlainHBaseLatest(PlainLatest):
+    kind = "hbase_latest"
 
-    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+    def place_of_table(
+        self, connections: Connections, place: Mapping[str, str], was: Names = NEVER
+    ) -> LatestWithHistory:
+        from tidemark.sinks.hbase.latest.publishing import LatestWithHistory
         from tidemark.sinks.hbase.latest.table import latest_table
 
-        latest_table(connections, place["connection"], place["table"]).exists()
+        table = latest_table(connections, place["connection"], place["table"], _SEARCHING_MS, was)
+        return LatestWithHistory(table, place["location"])
 
-    def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
-        from tidemark.sinks.hbase.latest.table import latest_table
+    def table_place(self, settings: HBaseLatestSink, base: str) -> dict[str, str]:
+        return {"location": base, "connection": settings.hbase, "table": settings.table}
 
-        table = latest_table(connections, place["connection"], place["table"])
-        return table.owner() if table.exists() else {}
+    def identity(self, connections: Connections, place: Mapping[str, str]) -> str | None:
+        mark: str | None = self.place_of_table(connections, place).table.owner().get("id")
+        return mark
 
-    def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
-        from tidemark.sinks.hbase.latest.table import latest_table
+    def publish_to(
+        self, connections: Connections, place: Mapping[str, str], book: Book, sink: str, record: Record
+    ) -> None:
+        from tidemark.sinks.hbase.latest.publishing import publish
 
-        latest_table(connections, place["connection"], place["table"]).take_over(ledger)
+        publish(self.place_of_table(connections, place), book, sink, record)
 
-    def highest_ordinal(self, connections: Connections, place: Mapping[str, str]) -> int:
-        from tidemark.sinks.hbase.latest.table import latest_table
+    def take_out_of(self, connections: Connections, place: Mapping[str, str], sink: str, erasing: Erasing) -> None:
+        from tidemark.sinks.hbase.latest.publishing import publish
 
-        return latest_table(connections, place["connection"], place["table"]).highest_ordinal()
+        there = self.place_of_table(connections, place)
+        if there.table.owner():
+            publish(there, erasing.standing.book, sink, erasing.record, erasing.erased)
 
-    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
-        from tidemark.sinks.hbase.latest.table import latest_table
+    def shown(self, book: Book, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
+        table, register = self.place_of_table(connections, place).table, book.register()
+        # Whatever it has shown for a ledger that was restored since, is looked at as a whole when that publishes.
+        if register is None or table.owner().get("restored", "") != register[1].restored:
+            return ()
+        last = table.published()
+        return [(last.lane, last.generation)] if last.number else ()
 
-        table = latest_table(connections, place["connection"], place["table"], _ERASING_MS)
-        table.erase(erasing.erased, erasing.generation, Epochs(erasing.standing.topics).highest)
+    def take_over_table(self, connections: Connections, place: Mapping[str, str], ledger: str) -> None:
+        self.place_of_table(connections, place).table.take_over(ledger)
 
-    def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
-        from tidemark.sinks.hbase.latest.table import latest_table
+    def check_fields(self, opened: Opened, settings: HBaseLatestSink) -> None:
+        from tidemark.sinks.parquet import types
 
-        table = latest_table(connections, place["connection"], place["table"], _ERASING_MS)
-        erased = ((one.generation, one.erased) for one in done)
-        return table.late(erased, Epochs(done[0].standing.topics).highest)
+        types.check(settings.history(opened.connections).folder, opened.fields, opened.was)
 
-    def place(self, opened: Opened, settings: HBaseLatestSink, lane: str, seq: int, generation: int) -> dict[str, str]:
-        return {"connection": settings.hbase, "table": settings.table}
+    def check_table(self, connections: Connections, place: Mapping[str, str], records: Iterable[Record]) -> None:
+        there = self.place_of_table(connections, place)
+        mine = ("connection", "table")
+        if not there.table.owner() and any(
+            all(one.place.get(name) == place[name] for name in mine) for record in records for one in record.places
+        ):
+            raise Unreachable(
+                f"{there.table} is gone, and windows have published there. Make it again by a replay of everything, into a "
+                "table of another name"
+            )
 
-    # No sweep: the keys that an older attempt wrote are unknown. An old cell lies below newer ones, or does not count.
+    def older(self, opened: Opened, sink: str, place: Mapping[str, str], erased: RangeSet) -> str:
+        return ""
 
-    def rows_at(
-        self, opened: Opened, settings: HBaseLatestSink, at: Coordinate, record: Record
-    ) -> list[StoredRow] | str:
-        return NO_KEY
+    def rows(self, opened: Opened, settings: HBaseLatestSink, limit: int) -> Iterator[dict[str, Any]]:
+        """The newest row of each key, and whether it says that the key is gone."""
+        yield from self._read(opened, settings, lambda newest: [*islice(_shown(settings, newest.rows()), limit)])
+
+    def rows_within(
+        self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
+    ) -> Taken:
+        """Of the newest rows of all keys those that were made of messages at these offsets."""
+        wanted = RangeSet([within])
+        return self._read(opened, settings, lambda newest: take(_shown(settings, newest.within(wanted))))
 
     def under_key(
         self, opened: Opened, settings: HBaseLatestSink, row: StoredRow, windows: CoveringWindows
     ) -> UnderKey | None:
-        from tidemark.sinks.hbase.latest.table import latest_table
+        from tidemark.sinks.hbase.latest.rows import key_text, row_key
 
-        table = latest_table(opened.connections, settings.hbase, settings.table, was=opened.was)
         key = {name: row.fields.get(name) for name in settings.key}
-        topic = row.place.partition.topic
-        counts = LookedUp(opened.book, settings.name)
-        newest = counts.steadily(lambda: table.newest_of(topic, list(key.values()), counts))
+        named = [key_text(opened.fields[name], value) for name, value in key.items()]
+        wanted = row_key(row.place.partition.topic, named)
+        newest = self._read(opened, settings, lambda newest: newest.row(wanted))
         if newest is None:
-            return UnderKey(key, "no value of its key counts", {})
-        same = (newest.place.partition, newest.place.offset) == (row.place.partition, row.place.offset)
-        whose = "this message" if same else f"{newest.place.partition}@{newest.place.offset}"
-        what = "a tombstone" if newest.mark.tombstone else "the newest value"
-        return UnderKey(key, f"{what} of its key, from {whose}", newest.fields)
+            return UnderKey(key, "no row of its key counts", {})
+        at = newest.place
+        same = (at.partition, at.offset) == (row.place.partition, row.place.offset)
+        whose = "this message" if same else f"{at.partition}@{at.offset}"
+        what = "no row, as its key is gone" if newest.mark.gone else "the newest row of its key"
+        return UnderKey(key, f"{what}, by {whose}" if newest.mark.gone else f"{what}, from {whose}", newest.fields)
 
-    def rows(self, opened: Opened, settings: HBaseLatestSink, limit: int) -> Iterator[dict[str, Any]]:
-        """The newest value of each key, and whether that is a tombstone."""
-        # Thrift 2 takes a third of a second to load, and a sweep does not need it.
-        from tidemark.sinks.hbase.latest.table import SteadyValues, latest_table
+    def _read(self, opened: Opened, settings: HBaseLatestSink, take: Callable[[NewestInHBase], T]) -> T:
+        from tidemark.sinks.hbase.latest.publishing import read
 
-        table = latest_table(opened.connections, settings.hbase, settings.table, was=opened.was)
-        for row in SteadyValues.of(opened.book, table, settings.name).newest():
-            yield {**place(row.place), "tombstone": row.mark.tombstone, "fields": texts(row.fields)}
+        base = settings.base(opened.connections)
+        there = self.place_of_table(opened.connections, self.table_place(settings, base), opened.was)
+        return read(there, opened.book, settings.name, take)
+
+
+def _shown(settings: HBaseLatestSink, rows: Iterator[LatestRow]) -> Iterator[dict[str, Any]]:
+    """Of a key that is gone, the table has the key alone."""
+    for row in rows:
+        fields = {**row.key_fields(settings.key), **row.fields} if row.mark.gone else row.fields
+        yield {**at_place(row.place), "fields": texts(fields), "deleted": row.mark.gone}

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from tidemark.settings.parts import Name
 from tidemark.sinks.iceberg.settings import InCatalog
-from tidemark.sinks.latest.settings import LatestSettings
+from tidemark.sinks.latest.settings import VersionedLatest
 
 
-class IcebergLatestSink(InCatalog, LatestSettings):
+class IcebergLatestSink(InCatalog, VersionedLatest):
     """An Iceberg table in a folder below the connection's path, named in a catalog, partitioned by buckets of its key."""
 
     type: Literal["iceberg_latest"]

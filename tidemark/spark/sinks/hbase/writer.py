@@ -18,9 +18,10 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.dead_letters import DIGESTED
 from tidemark.sinks.hbase.cells import CellLayout
 from tidemark.sinks.hbase.columns import RowPlaces, marks
+from tidemark.sinks.hbase.keyed_rows import MOST_KEY_BYTES
 from tidemark.sinks.hbase.rows import MARK
 from tidemark.sinks.hbase.settings import HBaseSink
-from tidemark.sinks.hbase.table import WRITE_ROWS, ResultTable, make_with_regions
+from tidemark.sinks.hbase.table import FAMILIES, WRITE_ROWS, ResultTable, make_with_regions
 from tidemark.spark.columns import TOMBSTONE, TOPIC, text
 from tidemark.spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_by_partition, write_pieces
 from tidemark.spark.sinks.contract import WriteContext
@@ -51,18 +52,14 @@ class HBaseResults:
         return self._config.name
 
     def prepare(self, stream: str, ledger: str) -> None:
-        make_with_regions(self._connections, self._config)
+        make_with_regions(self._connections, self._config, FAMILIES)
         self._table.prepare(stream, ledger, self._layout)
 
     def refusal(self, fields: Fields) -> Column | None:
         most = self._config.max_cell_bytes
-        # The size of one cell for all fields: larger than any cell of one field.
-        size = packed_size(fields) + F.octet_length(TOPIC) + _CELL_BYTES
         if self._config.packed:
-            return too_large(f"sink {self.name}: the cell of the row", size, F.lit(most))
-        long = [name for name, kind in fields.items() if is_long(kind)]
-        each = [(f"sink {self.name}: the cell of {name}", _cell_size(name, fields[name]), most) for name in long]
-        return first_too_large(each, size > most) if each else None
+            return too_large(f"sink {self.name}: the cell of the row", _size(fields), F.lit(most))
+        return cells_too_large(self.name, fields, most)
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         # The columns get plain names, because a stream's field may have any name.
@@ -107,6 +104,22 @@ class _RowWriter:
         rows = encode_rows(places.keys(), [(MARK, mark), *self.layout.cells(self.fields, texts)])
         counts = counts_by_partition(places, indexes, messages, hashes, digests)
         return partial(self.table.write, rows, self.context.generation), counts
+
+
+def cells_too_large(sink: str, fields: Fields, most: int, key: Column | None = None) -> Column | None:
+    """The refusal of a row with a cell of more than `most` bytes. `key`: the bytes of the row's key, if fields are in it."""
+    long = [name for name, kind in fields.items() if is_long(kind)]
+    of_key = F.lit(0) if key is None else key
+    each = [(f"sink {sink}: the cell of {name}", _cell_size(name, fields[name]) + of_key, most) for name in long]
+    where = _size(fields) + of_key > most
+    if key is not None:
+        each, where = [(f"sink {sink}: the key", key, MOST_KEY_BYTES), *each], where | (key > MOST_KEY_BYTES)
+    return first_too_large(each, where) if each else None
+
+
+def _size(fields: Fields) -> Column:
+    """The size of one cell for all fields: larger than any cell of one field."""
+    return packed_size(fields) + F.octet_length(TOPIC) + _CELL_BYTES
 
 
 def _cell_size(name: str, kind: FieldType) -> Column:

@@ -1,4 +1,4 @@
-"""The sinks with the newest row of each key in a lake, with Spark."""
+"""The sinks with the newest row of each key, with Spark."""
 
 from __future__ import annotations
 
@@ -23,21 +23,37 @@ from tidemark.sinks.latest.table import Newest, read
 from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.spark.audit.differences import Audit, AuditedPlace
 from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.columns import content_digest
 from tidemark.spark.readers.parquet import shown, values_of
-from tidemark.spark.sinks.latest.reading import NEWEST, audited, changes, rows_of_table, with_newest
+from tidemark.spark.sinks.latest.reading import NEWEST, THERE, audited, changes, rows_of_table, with_newest
 from tidemark.spark.sinks.parquet import compacting
 
 T = TypeVar("T")
 
 
-class SparkLatestRows:
-    """The parts that all formats share. Each says the types of its table, and makes its writer."""
+class SparkLatest:
+    """What all sinks with the newest row of each key share. Each says the types of its table, and makes its writer."""
 
     by_sums = True
 
     @abstractmethod
     def stored(self, opened: OpenStream, settings: Any) -> Fields:
         """The stream's fields as the table has them. Raises WrongUse where that is another type."""
+
+    def compare(self, comparing: Comparing, settings: LatestSettings) -> PlaceComparison:
+        fields = self.stored(comparing.opened, settings)
+
+        def compared(parts: list[FolderPart], _: Authority) -> PlaceComparison:
+            return comparing.rows_of(settings.name, values_of(comparing.spark, parts, fields, comparing.offsets))
+
+        return steady(comparing.opened.book, settings.name, compared, settings.type)
+
+    def compact_history(self, opened: OpenStream, settings: LatestSettings, run: str, asked: CompactionRequest) -> None:
+        compacting.compact(opened, settings.history(opened.connections), run, asked)
+
+
+class SparkLatestRows(SparkLatest):
+    """Tables of a lake."""
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: LatestSettings) -> DataFrame:
         fields = self.stored(opened, settings)
@@ -57,7 +73,7 @@ class SparkLatestRows:
             mine = changes(audit.spark, [one for one in newest.parts if one.base == base], fields)
             others = changes(audit.spark, [one for one in newest.parts if one.base != base], fields)
             history = with_newest(mine, settings.key, newest.epochs).unionAll(others.withColumn(NEWEST, F.lit(False)))
-            table = rows_of_table(audit.spark, newest, fields, gone=True)
+            table = rows_of_table(audit.spark, newest, fields, gone=True).withColumn(THERE, content_digest(fields))
 
             def found(within: RangeSet | None) -> DataFrame:
                 return audited(history, table, fields, within)
@@ -68,17 +84,6 @@ class SparkLatestRows:
             )
 
         return _read(opened, settings, compared)
-
-    def compare(self, comparing: Comparing, settings: LatestSettings) -> PlaceComparison:
-        fields = self.stored(comparing.opened, settings)
-
-        def compared(parts: list[FolderPart], _: Authority) -> PlaceComparison:
-            return comparing.rows_of(settings.name, values_of(comparing.spark, parts, fields, comparing.offsets))
-
-        return steady(comparing.opened.book, settings.name, compared, settings.type)
-
-    def compact_history(self, opened: OpenStream, settings: LatestSettings, run: str, asked: CompactionRequest) -> None:
-        compacting.compact(opened, settings.history(opened.connections), run, asked)
 
 
 def _read(opened: OpenStream, settings: LatestSettings, take: Callable[[Newest], T]) -> T:

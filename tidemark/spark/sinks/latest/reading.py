@@ -26,16 +26,22 @@ from tidemark.spark.readers.parquet import rows_of, schema_of
 from tidemark.spark.readers.places import COUNTS, FOUND_DIGEST
 from tidemark.spark.rows.selecting import only
 from tidemark.spark.runtime.workers import arrow_schema
+from tidemark.types.renamed_fields import NEVER, Names
 
 _KEY = [*COORDINATE, INDEX]
 NEWEST = "_newest"
-_THERE = "_there"
+THERE = "_there"
 
 
-def changes(spark: SparkSession, parts: Sequence[FolderPart], fields: Fields) -> DataFrame:
-    """The rows of some folders of the history that count, with their hashes of the key. Missing folders have no rows."""
+def changes(
+    spark: SparkSession, parts: Sequence[FolderPart], fields: Fields, *more: str, was: Names = NEVER
+) -> DataFrame:
+    """The rows of some folders of the history that count, with their hashes of the key. Missing folders have no rows.
+
+    `more`: further columns, in Spark's DDL.
+    """
     there = [one for one in parts if all(map(exists, one.paths))]
-    return rows_of(spark, there, _with(fields, f"{KEY_HASH} long"))
+    return rows_of(spark, there, _with(fields, ", ".join((f"{KEY_HASH} long", *more))), was)
 
 
 def _with(fields: Fields, more: str) -> StructType:
@@ -72,25 +78,27 @@ def rows_of_table(spark: SparkSession, newest: Newest, fields: Fields, *, gone: 
 def audited(history: DataFrame, table: DataFrame, fields: Fields, within: RangeSet | None) -> DataFrame:
     """The rows that an audit compares: of each key the newest one as the table has it, the older ones of the history.
 
-    `history` has NEWEST. A newest row that the table lacks is left out, so it is missing; one with other contents has those
+    `history` has NEWEST, and `table` THERE, the digest of what is in it.
+
+    A newest row that the table lacks is left out, so it is missing; one with other contents has those
     of the table. A row that is the newest in the table alone is there once more.
     """
     digest = content_digest(fields)
     ours = history.withColumn(FOUND_DIGEST, digest).select(*_KEY, DIGEST, FOUND_DIGEST, NEWEST)
-    theirs = table.withColumn(_THERE, digest).select(*_KEY, F.col(DIGEST).alias("_said"), _THERE)
+    theirs = table.select(*_KEY, F.col(DIGEST).alias("_said"), THERE)
     if within is not None:
         ours, theirs = only(ours, within), only(theirs, within)
     both = ours.join(theirs, _KEY, "full_outer")
     newest = F.coalesce(F.col(NEWEST), F.lit(False))
-    there, here = F.col(_THERE).isNotNull(), F.col(NEWEST).isNotNull()
-    as_found = F.when(newest & (F.col(FOUND_DIGEST) == F.col(DIGEST)), F.col(_THERE)).otherwise(F.col(FOUND_DIGEST))
+    there, here = F.col(THERE).isNotNull(), F.col(NEWEST).isNotNull()
+    as_found = F.when(newest & (F.col(FOUND_DIGEST) == F.col(DIGEST)), F.col(THERE)).otherwise(F.col(FOUND_DIGEST))
     # Once for the history's row, and once more for a row of the table that should not be there.
     times = F.when(newest, F.when(there, 1).otherwise(0)).otherwise(here.cast("int") + there.cast("int"))
     rows = both.select(
         *_KEY,
         F.lit(True).alias(COUNTS),
         F.coalesce(DIGEST, "_said").alias(DIGEST),
-        F.coalesce(as_found, _THERE).alias(FOUND_DIGEST),
+        F.coalesce(as_found, THERE).alias(FOUND_DIGEST),
         F.sequence(F.lit(1), F.lit(2)).alias("_both"),
         times.alias("_times"),
     )

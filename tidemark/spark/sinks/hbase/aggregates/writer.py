@@ -24,7 +24,7 @@ from tidemark.sinks.hbase.aggregates.columns import BlockColumns
 from tidemark.sinks.hbase.aggregates.rows import TYPE, encode, row_key
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.aggregates.table import AggregateTable, Layout, place_of
-from tidemark.sinks.hbase.table import WRITE_ROWS, make_with_regions
+from tidemark.sinks.hbase.table import FAMILIES, WRITE_ROWS, make_with_regions
 from tidemark.spark.columns import AT
 from tidemark.spark.sinks.acknowledging import Prepared, acknowledged, write_pieces
 from tidemark.spark.sinks.contract import WriteContext
@@ -71,7 +71,7 @@ class HBaseAggregates:
         return self._config.name
 
     def prepare(self, stream: str, ledger: str) -> None:
-        make_with_regions(self._connections, self._config)
+        make_with_regions(self._connections, self._config, FAMILIES)
         self._table.prepare(stream, ledger, Layout(self._config.key, self._aggregates, self._block))
 
     def refusal(self, fields: Fields) -> Column:
