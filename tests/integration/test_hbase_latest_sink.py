@@ -224,7 +224,7 @@ def test_old_messages_never_hide_newer_state(make: Make, ledger: str) -> None:
     assert audit(live.opened, "audit").clean
 
 
-@pytest.mark.covers("N9")
+@pytest.mark.covers("N9", "L7")
 def test_a_replay_takes_out_what_counts_no_more_and_brings_back_what_it_had_overwritten(make: Make) -> None:
     """Also where the rows that go are at offsets whose bytes are signs of HBase's filters: 39 is an apostrophe."""
     live = make(CDN)
