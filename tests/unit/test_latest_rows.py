@@ -228,6 +228,22 @@ def test_a_reader_begins_again_where_a_window_was_committed_meanwhile(
     assert began
 
 
+@pytest.mark.covers("N13")
+def test_what_a_worker_of_a_ledger_that_was_replaced_publishes_is_not_taken_for_what_this_one_forgot(
+    world: HBaseLatestInMemory,
+) -> None:
+    record = world.ingest()
+    assert record is not None
+    place, book = record.places[0].place, world.opened.book
+
+    def shown() -> list[tuple[str, int]]:
+        return [*world.plain.shown(book, world.opened.connections, place)]
+
+    assert shown() == [("ingest", record.attempt.generation)]
+    world.table.begin("ingest", 10**14, "another restoration", world.now)
+    assert shown() == []
+
+
 def test_a_table_of_an_earlier_layout_is_refused(world: HBaseLatestInMemory) -> None:
     world.ingest()
     cluster = CLUSTERS[world._host]

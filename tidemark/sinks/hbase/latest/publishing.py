@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tidemark.errors import OwnedByAnother, WrongUse
+from tidemark.errors import OwnedByAnother
 from tidemark.ledger.book import NOTHING, Book, Committed
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.ordering import Epochs
@@ -73,7 +73,8 @@ def publish(place: LatestWithHistory, book: Book, sink: str, record: Record, era
 
     `erased`: where rows of the table count no more, besides the offsets that the window has read again.
     """
-    number = place.table.begin(record.lane, record.attempt.generation, book.clock())
+    restored = _check_in_use(place, book)
+    number = place.table.begin(record.lane, record.attempt.generation, restored, book.clock())
     written: list[bytes] = []
 
     def write(changes: Iterable[Changes]) -> None:
@@ -83,6 +84,7 @@ def publish(place: LatestWithHistory, book: Book, sink: str, record: Record, era
             place.table.put_again(again, number)
             place.table.remove(gone, number)
 
+    # Once more: what comes before the number may be older than what others know.
     restored = _check_in_use(place, book)
     compared = place.table.owner().get("restored", "") == restored
     windows = {**_unsettled(book), (record.lane, record.seq): record}
@@ -93,8 +95,8 @@ def publish(place: LatestWithHistory, book: Book, sink: str, record: Record, era
         place.table.note_restored(restored)
     try:
         _check_in_use(place, book)
-    except (OwnedByAnother, WrongUse):
-        # Another ledger has taken the place of this one meanwhile, and may know no window with these keys.
+    except OwnedByAnother:
+        # Another ledger was restored meanwhile, and may know no window with these keys.
         place.table.remove(written, number)
         raise
 
@@ -228,6 +230,9 @@ class _Making:
         chosen = [number for number, key in enumerate(made.keys) if key not in stays]
         known = {*made.keys}
         kept = [*self.table.rows([*stays]).values()] if stays else []
+        if [row.mark for row in kept] != [there[row.key].mark for row in kept] or len(kept) < len(stays):
+            # Another publication has written them meanwhile.
+            return self._changes(rows, some, gone, alone=alone)
         return Changes(made.only(chosen), kept, [key for key in gone if key not in known])
 
     def _order(self, row: LatestRow) -> tuple[int, ...]:

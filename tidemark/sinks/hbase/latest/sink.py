@@ -64,11 +64,10 @@ class PlainHBaseLatest(PlainLatest):
             publish(there, erasing.standing.book, sink, erasing.record, erasing.erased)
 
     def shown(self, book: Book, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
-        table, register = self.place_of_table(connections, place).table, book.register()
+        last, register = self.place_of_table(connections, place).table.published(), book.register()
         # Whatever it has shown for a ledger that was restored since, is looked at as a whole when that publishes.
-        if register is None or table.owner().get("restored", "") != register[1].restored:
+        if register is None or last.restored != register[1].restored:
             return ()
-        last = table.published()
         return [(last.lane, last.generation)] if last.number else ()
 
     def take_over_table(self, connections: Connections, place: Mapping[str, str], ledger: str) -> None:

@@ -38,12 +38,13 @@ _AT_ONCE = 2_000
 
 @dataclass(frozen=True)
 class Published:
-    """The newest publication: its number, and the window that it was for."""
+    """The newest publication: its number, the window that it was for, and the `restored` of the ledger."""
 
     number: int
     token: str = ""
     lane: str = ""
     generation: int = 0
+    restored: str = ""
 
 
 class LatestInHBase:
@@ -84,9 +85,6 @@ class LatestInHBase:
                     "another table, and fill it by a replay"
                 )
 
-    def exists(self) -> bool:
-        return self._table.encode() in self._gateway.repeated("list its tables", lambda client: client.getTableNames())
-
     def owner(self) -> dict[str, Any]:
         """The table's mark: its owner, key and buckets, and which restoration of the ledger it was last compared with."""
         stored = self._noted(_OWNER_CELL)
@@ -110,12 +108,12 @@ class LatestInHBase:
         stored = self._noted(_PUBLISHED_CELL)
         return Published(0) if stored is None else Published(**json.loads(stored))
 
-    def begin(self, lane: str, generation: int, now: int) -> int:
+    def begin(self, lane: str, generation: int, restored: str, now: int) -> int:
         """Give a publication its number: the time (in milliseconds since 1970), or one above the last if that is later."""
         while True:
             before = self._noted(_PUBLISHED_CELL)
             last = 0 if before is None else Published(**json.loads(before)).number
-            mine = Published(max(now, last + 1), new_token(), lane, generation)
+            mine = Published(max(now, last + 1), new_token(), lane, generation, restored)
             if self._swap(_PUBLISHED_CELL, before, _encoded(vars(mine))) or self.published() == mine:
                 return mine.number
 
