@@ -12,9 +12,10 @@ import pytest
 from tests.support.iceberg_in_memory import IcebergInMemory, Killed
 from tests.support.streams_in_memory import offsets
 from tidemark.commit.protocol import Step
-from tidemark.errors import LedgerContradiction
+from tidemark.errors import LedgerContradiction, Unreachable
 from tidemark.ledger.book import Book
 from tidemark.runs import erasing
+from tidemark.sinks.iceberg import catalog
 from tidemark.sinks.iceberg.reading import parts_that_count
 from tidemark.sinks.parquet.files import tables_that_count
 
@@ -115,3 +116,24 @@ def test_a_window_that_is_published_while_somebody_reads_is_no_missing_one(
     monkeypatch.setattr(Book, "is_settled", after_its_publication)
     assert {*range(10)} <= {offset for _, offset in world.counting()}
     assert _missing(world) == set()
+
+
+@pytest.mark.covers("I8")
+def test_a_version_that_goes_while_it_is_loaded_is_not_the_newest(
+    world: IcebergInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later version removes the files of old ones: also of the one that the catalog has just named to a reader."""
+    real, gone = catalog.SqlTables.load_table, ["00001.metadata.json", "00002.metadata.json"]
+
+    def load(self: Any, identifier: Any) -> Any:
+        if gone:
+            raise FileNotFoundError(2, "No such file or directory", gone.pop(0))
+        return real(self, identifier)
+
+    monkeypatch.setattr(catalog.SqlTables, "load_table", load)
+    assert world.counting() == [(0, one) for one in range(5)]
+    # A file that is gone for good, and that the catalog still names.
+    gone += ["00003.metadata.json"] * 9
+    with pytest.raises(Unreachable, match=r"00003\.metadata\.json"):
+        world.counting()
+    assert len(gone) > 3

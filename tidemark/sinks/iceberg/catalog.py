@@ -31,7 +31,7 @@ from sqlalchemy.exc import DBAPIError
 from tidemark.clients.connections import Connection, Connections
 from tidemark.clients.iceberg_rest import KINDS, RestCatalogServer, rest_catalog
 from tidemark.clients.sql import Database, NothingPrepared, check, database, engine, make_file, unanswered
-from tidemark.errors import WrongUse
+from tidemark.errors import Unreachable, WrongUse
 from tidemark.sinks.iceberg import rest
 from tidemark.sinks.parquet import folders
 
@@ -172,11 +172,19 @@ def create(where: CatalogTable, schema: Schema, spec: PartitionSpec, properties:
 
 def opened(where: CatalogTable) -> Table | None:
     """The newest version of a table; None if it does not exist. Raises Unreachable."""
-    try:
-        with answering(where):
-            return _catalog(where).load_table(where.identifier)
-    except (NoSuchTableError, NoSuchNamespaceError, NothingPrepared):
-        return None
+    said = ""
+    while True:
+        try:
+            with answering(where):
+                return _catalog(where).load_table(where.identifier)
+        except (NoSuchTableError, NoSuchNamespaceError, NothingPrepared):
+            return None
+        except Unreachable as problem:
+            # Between the catalog's answer and the look into the file that it names, others may have removed that file: a later
+            # version does so with old ones. Then the catalog names another file by now.
+            if not isinstance(problem.__cause__, FileNotFoundError) or str(problem) == said:
+                raise
+            said = str(problem)
 
 
 def version_of(table: Table | None) -> str | None:
