@@ -74,7 +74,7 @@ class RowByRow:
         self.sent: dict[tuple[int, int], Message] = {}
         self._connections = live.opened.connections
         self._folder = folder
-        for name in ("was_read", "writes_rows", "row_stored"):
+        for name in ("was_read", "writes_rows", "row_stored", "made"):
             setattr(self, name, lambda *_, **__: None)
 
     def connections(self, name: str) -> Connection:

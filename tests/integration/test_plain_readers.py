@@ -138,4 +138,4 @@ def test_the_table_has_a_row_for_each_sink() -> None:
     section = (REPOSITORY / "docs" / "readers.md").read_text().split("## Each sink")[1].split("\n## ")[0]
     named = re.findall(r"^\| ([^|]+) \|", section, re.MULTILINE)[1:]
     lakes = ["Delta", "Iceberg", "newest rows in Delta or Iceberg", "Parquet"]
-    assert named == [*lakes, "HBase", "HBase by key", "HBase aggregates", "Kafka"]
+    assert named == [*lakes, "HBase", "newest rows in HBase", "HBase aggregates", "Kafka"]

@@ -133,7 +133,9 @@ def test_the_table_keeps_the_row_before_a_value_that_was_not_sent(make: Make) ->
         lambda value: Outcome(None, None),
     )
     live = make(changes)
-    live.rewrite(sinks=[{"type": "hbase_latest", "table": f"{live.name}_newest", "key": "id"}])
+    live.rewrite(
+        sinks=[{"type": "hbase_latest", "table": f"{live.name}_newest", "folder": f"{live.name}_newest", "key": "id"}]
+    )
     live.kafka.send((live.topics[0], 0, None, json.dumps(one).encode()) for one in sent)
     live.ingest()
     file = str(live.file)

@@ -283,7 +283,7 @@ def site_xml(file: Path) -> dict[str, str]:
                 *("hbase.rootdir", "hbase.tmp.dir", "hbase.zookeeper.quorum", "hbase.zookeeper.property.clientPort"),
                 *("hbase.master.port", "hbase.regionserver.port", "hbase.master.ipc.address"),
                 *("hbase.regionserver.ipc.address", "hbase.unsafe.master.hostname"),
-                "hbase.unsafe.regionserver.hostname",
+                *("hbase.unsafe.regionserver.hostname", "hbase.hfile.compaction.discharger.interval"),
             },
         ),
     ],

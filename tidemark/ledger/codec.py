@@ -17,7 +17,7 @@ _DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
 _MAKING = threading.Lock()
 
 # What earlier versions wrote and nobody needs any more: numbers, or null.
-_NO_MORE = ("ordinal", "least_ordinal")
+_NO_MORE = frozenset({"ordinal", "least_ordinal"})
 
 # The beginning of each value: `format` is the first field of all.
 _THIS_FORMAT = b'{"format":%d,' % FORMAT
