@@ -18,7 +18,6 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import OwnedByAnother, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.runs.windows import lanes
-from tidemark.sinks.hbase.latest.rows import LatestRow
 from tidemark.sinks.hbase.latest.table import LatestInHBase, latest_table
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.jobs.window import process_windows
@@ -55,15 +54,11 @@ def newest(live: LiveStream) -> list[dict[str, Any]]:
     return asked("results", str(live.file), "--sink", "hbase_latest", "--limit", "1000")
 
 
-def seen(live: LiveStream) -> dict[tuple[str, ...], dict[str, str]]:
-    """What HBase's own clients see, by the fields of the key: the cells of `d`, where null is an empty cell."""
+def seen(live: LiveStream) -> dict[bytes, dict[str, str]]:
+    """What HBase's own clients see: the cells of `d`, where null is an empty cell."""
     connection = happybase.Connection("127.0.0.1", live.site.port("thrift"))
-    found = {}
-    for key, cells in connection.table(table_of(live)).scan(row_stop=b"\x10", columns=[b"d"]):
-        names = KEYS[live.example.name]
-        of = LatestRow(key, {}).key_fields([names] if isinstance(names, str) else names)
-        fields = {column[2:].decode(): value.decode() for column, value in cells.items()}
-        found[tuple(value.decode() for value in of.values())] = fields
+    rows = connection.table(table_of(live)).scan(row_stop=b"\x10", columns=[b"d"])
+    found = {key: {column[2:].decode(): value.decode() for column, value in cells.items()} for key, cells in rows}
     connection.close()
     return found
 
@@ -75,8 +70,8 @@ def by_oracle(live: LiveStream) -> dict[tuple[Any, ...], tuple[Place, Fields]]:
     found: dict[tuple[Any, ...], tuple[Place, Fields]] = {}
     rows = live.expected().rows
     for place in sorted(rows, key=lambda place: (place[0], place[2], place[1])):
-        # A tombstone without a key has no row.
-        if any(rows[place].get(name) is not None for name in names):
+        # A tombstone is of no key here: its key is not among the fields.
+        if rows[place]:
             found[place[0], *(rows[place].get(name) for name in names)] = place, rows[place]
     return found
 

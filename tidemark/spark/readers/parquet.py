@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import reduce
 from typing import cast
@@ -152,15 +152,21 @@ def places_of(
 
 
 def values_of(
-    spark: SparkSession, parts: Iterable[FolderPart], fields: Fields, within: RangeSet, was: Names = NEVER
+    spark: SparkSession,
+    parts: Iterable[FolderPart],
+    fields: Fields,
+    within: RangeSet,
+    was: Names = NEVER,
+    *,
+    own: Collection[str] = (),
 ) -> DataFrame:
     """The rows of some folders as a comparison takes them: coordinate, `_index`, the fields' text or bytes, `_others`.
 
     Only of folders whose windows cover some of `within`. `_others` names the columns with a value that today's stream file
-    does not have. Missing folders have no rows.
+    does not have, but for those that the sink adds as its `own`. Missing folders have no rows.
     """
     ours = schema_of(fields)
-    known = {*ours.names, *(old for name in fields for old in was.get(name, ()))}
+    known = {*ours.names, *own, *(old for name in fields for old in was.get(name, ()))}
     chosen = [one for one in parts if any(part.covers & within for part in one.windows) and all(map(exists, one.paths))]
     # Folders of one stream file have the same columns: mostly all of them. To ask Spark of each takes a job.
     alike: dict[tuple[str, ...], list[FolderPart]] = {}

@@ -16,7 +16,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.kinds import kind_of
-from tidemark.sinks.latest.rows import DELETED
+from tidemark.sinks.latest.rows import BUCKET, DELETED, KEY_HASH
 from tidemark.sinks.latest.settings import LatestSettings
 from tidemark.sinks.latest.sink import PlainLatestRows
 from tidemark.sinks.latest.table import Newest, read
@@ -44,7 +44,9 @@ class SparkLatest:
         fields = self.stored(comparing.opened, settings)
 
         def compared(parts: list[FolderPart], _: Authority) -> PlaceComparison:
-            return comparing.rows_of(settings.name, values_of(comparing.spark, parts, fields, comparing.offsets))
+            was = comparing.opened.was
+            before = values_of(comparing.spark, parts, fields, comparing.offsets, was, own=(DELETED, KEY_HASH, BUCKET))
+            return comparing.rows_of(settings.name, before)
 
         return steady(comparing.opened.book, settings.name, compared, settings.type)
 
