@@ -714,8 +714,9 @@ PLANTED |= {
         (
             (
                 "tidemark.sinks.latest.table",
-                "        waiting, version = unpublished(book, view), table.opened()\n",
-                "        version, view = table.opened(), book.view(sink)\n        waiting = unpublished(book, view)\n",
+                "        waiting, version = unpublished(book, view.heads.values()), table.opened()\n",
+                "        version, view = table.opened(), book.view(sink)\n"
+                "        waiting = unpublished(book, view.heads.values())\n",
             ),
         ),
     ),

@@ -42,7 +42,6 @@ from tidemark.sinks.delta.latest.settings import DeltaLatestSink
 from tidemark.sinks.delta.latest.sink import PlainDeltaLatest
 from tidemark.sinks.hbase.latest import rows as hbase_rows
 from tidemark.sinks.hbase.latest import table as hbase_latest
-from tidemark.sinks.hbase.latest.compacting import HBaseLatestCompaction
 from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
 from tidemark.sinks.hbase.latest.sink import PlainHBaseLatest
 from tidemark.sinks.iceberg import catalog
@@ -50,6 +49,7 @@ from tidemark.sinks.iceberg.latest import table as iceberg_latest
 from tidemark.sinks.iceberg.latest.compacting import IcebergLatestCompaction, expire, where_of
 from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
 from tidemark.sinks.iceberg.latest.sink import PlainIcebergLatest
+from tidemark.sinks.latest.compacting import HistoryCompaction
 from tidemark.sinks.latest.rows import BUCKET, DELETED, GENERATION, KEY_HASH, columns, history_of
 from tidemark.sinks.latest.settings import LatestSettings
 from tidemark.sinks.latest.sink import PlainLatest, PlainLatestRows
@@ -438,7 +438,7 @@ class HBaseLatestInMemory(LatestInMemory):
     def planned(self) -> Sequence[Replaceable]:
         found = self.sink
         assert isinstance(found, HBaseLatestSink)
-        return HBaseLatestCompaction().planned(self.opened, found, CompactionRequest())
+        return HistoryCompaction().planned(self.opened, found, CompactionRequest())
 
     def vacuum(self, hours: int = 24) -> None:
         """HBase compacts its tables itself."""

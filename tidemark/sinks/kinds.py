@@ -36,7 +36,7 @@ _BUILT_IN: dict[str, Kind] = {
         HBaseLatestSink,
         "tidemark.sinks.hbase.latest.sink:PlainHBaseLatest",
         "tidemark.spark.sinks.hbase.latest:SparkHBaseLatest",
-        compaction="tidemark.sinks.hbase.latest.compacting:HBaseLatestCompaction",
+        compaction="tidemark.sinks.latest.compacting:HistoryCompaction",
         publishes=True,
     ),
     "hbase_aggregates": Kind(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
@@ -10,11 +10,11 @@ from typing import Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tidemark.ledger.book import Book, Committed, View
+from tidemark.ledger.book import Book, Committed
 from tidemark.ledger.forgetting import origin
 from tidemark.ledger.newest import newer_windows
 from tidemark.ledger.ordering import Epochs
-from tidemark.ledger.records import Record, Register
+from tidemark.ledger.records import Head, Record, Register
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange
 from tidemark.sinks.latest.history import BucketFileGone, History
@@ -241,7 +241,7 @@ def read(table: LatestTable, book: Book, sink: str, take: Callable[[Newest], T])
     while True:
         view = book.view(sink)
         # What is not settled now may not be in the version that is loaded next.
-        waiting, version = unpublished(book, view), table.opened()
+        waiting, version = unpublished(book, view.heads.values()), table.opened()
         read_all = partial(_newest, table, book, waiting, version)
         try:
             taken = steady(book, sink, lambda *there: take(read_all(*there)), table.kind)  # noqa: B023
@@ -274,7 +274,7 @@ def _newest(
     return Newest(version, dict(merge.changed()), parts, merge.epochs)
 
 
-def unpublished(book: Book, view: View) -> dict[WindowName, Record]:
+def unpublished(book: Book, heads: Iterable[Head]) -> dict[WindowName, Record]:
     """The windows that are committed, and perhaps not in the table yet."""
-    last = (head.last for head in view.heads.values())
+    last = (head.last for head in heads)
     return {(one.lane, one.seq): one for one in last if one is not None and not book.is_settled(one)}

@@ -9,30 +9,24 @@ from pyarrow import fs
 from tidemark.ledger.erasures import erased
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
+from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.latest.settings import DeltaLatestSink
+from tidemark.sinks.latest.compacting import HistoryCompaction
 from tidemark.sinks.parquet import files, folders
-from tidemark.sinks.parquet.compacting import ParquetCompaction
 
 
-class DeltaLatestCompaction:
+class DeltaLatestCompaction(HistoryCompaction):
     """The compaction of the sink `delta_latest`, without Spark."""
 
     def planned(self, opened: Opened, settings: DeltaLatestSink, asked: CompactionRequest) -> Sequence[Replaceable]:
-        history = ParquetCompaction().planned(opened, settings.history(opened.connections), asked)
+        history = super().planned(opened, settings, asked)
         base = settings.base(opened.connections)
         gone = {*_older(base, settings.keep_hours), *_with_erased(opened, base)}
         if not gone:
             return history
         sizes = [size for name in gone for size in _size(f"{base}/{name}")]
         return [*history, Replaceable([f"{number_of(len(gone), 'file')} of older versions"], 0, len(gone), sum(sizes))]
-
-    def at_work(self, opened: Opened, settings: DeltaLatestSink) -> str | None:
-        return ParquetCompaction().at_work(opened, settings.history(opened.connections))
-
-    def made(self, opened: Opened, settings: DeltaLatestSink, run: str) -> Sequence[Replacement]:
-        return ParquetCompaction().made(opened, settings.history(opened.connections), run)
 
 
 def vacuum(opened: Opened, settings: DeltaLatestSink) -> None:

@@ -45,7 +45,7 @@ from tidemark.sinks.parquet import types
 from tidemark.sinks.parquet.compactions import WindowName
 from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.types.fields import FieldType
-from tidemark.types.renamed_fields import Names
+from tidemark.types.renamed_fields import by_today
 
 T = TypeVar("T")
 Unsettled = Mapping[WindowName, Record]
@@ -87,7 +87,8 @@ def publish(place: LatestWithHistory, book: Book, sink: str, record: Record, era
     # Once more: what comes before the number may be older than what others know.
     restored = _check_in_use(place, book)
     compared = place.table.owner().get("restored", "") == restored
-    windows = {**_unsettled(book), (record.lane, record.seq): record}
+    heads = open_heads(book, book.register_in_use())
+    windows = unpublished(book, (stored.head for stored in heads.values())) | {(record.lane, record.seq): record}
     if compared:
         _by_windows(place, book, sink, windows, erased, write)
     else:
@@ -106,12 +107,6 @@ def _check_in_use(place: LatestWithHistory, book: Book) -> str:
     register = book.register_in_use()
     check_not_replaced(str(place.table), place.table.owner(), register.stream, register.ledger)
     return register.restored
-
-
-def _unsettled(book: Book) -> dict[WindowName, Record]:
-    heads = open_heads(book, book.register_in_use())
-    last = (stored.head.last for stored in heads.values())
-    return {(one.lane, one.seq): one for one in last if one is not None and not book.is_settled(one)}
 
 
 def _by_windows(
@@ -175,7 +170,7 @@ class _Making:
         was = types.names_of(base)
         fields = types.check(base, {})
         history = History.of(parts, authority, base, forgets=bool(register.restored), was=was)
-        key = [_today(was, name) for name in mark["key"]]
+        key = [*by_today(was, dict.fromkeys(mark["key"]))]
         return cls(place.table, history, Epochs(register.topics), fields, key, mark["buckets"])
 
     def by_windows(self, windows: Unsettled, within: RangeSet, *, alone: bool) -> Iterator[Changes]:
@@ -247,10 +242,6 @@ class _Making:
         return zip(*(one.tolist() for one in (epochs, offsets, incarnations, partitions, indexes)), strict=True)
 
 
-def _today(was: Names, name: str) -> str:
-    return next((today for today, before in was.items() if name in before), name)
-
-
 @dataclass(frozen=True)
 class NewestInHBase:
     """The newest rows by the ledger: those of the table, and what the windows change that are not published yet."""
@@ -282,7 +273,7 @@ def read(place: LatestWithHistory, book: Book, sink: str, take: Callable[[Newest
     """The result of `take` for the newest rows by the ledger. Reads again when a window was committed meanwhile."""
     while True:
         view = book.view(sink)
-        waiting = unpublished(book, view)
+        waiting = unpublished(book, view.heads.values())
         mark, register = place.table.owner(), view.register
         changed: dict[bytes, LatestRow | None] = {}
 

@@ -9,25 +9,22 @@ from tidemark.sinks.iceberg import catalog, compacting
 from tidemark.sinks.iceberg.catalog import CatalogTable
 from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
 from tidemark.sinks.iceberg.latest.sink import PlainIcebergLatest, located
-from tidemark.sinks.parquet.compacting import ParquetCompaction
+from tidemark.sinks.latest.compacting import HistoryCompaction
 
 
-class IcebergLatestCompaction:
+class IcebergLatestCompaction(HistoryCompaction):
     """The compaction of the sink `iceberg_latest`, without Spark."""
 
     def planned(self, opened: Opened, settings: IcebergLatestSink, asked: CompactionRequest) -> Sequence[Replaceable]:
-        history = ParquetCompaction().planned(opened, settings.history(opened.connections), asked)
+        history = super().planned(opened, settings, asked)
         where, hours = where_of(opened, settings), settings.keep_hours
         expiring = compacting.steadily(
             where, lambda seen: compacting.expiry_planned(catalog.opened(seen.where), hours, opened.book)
         )
         return [*history, *expiring]
 
-    def at_work(self, opened: Opened, settings: IcebergLatestSink) -> str | None:
-        return ParquetCompaction().at_work(opened, settings.history(opened.connections))
-
     def made(self, opened: Opened, settings: IcebergLatestSink, run: str) -> Sequence[Replacement]:
-        history = ParquetCompaction().made(opened, settings.history(opened.connections), run)
+        history = super().made(opened, settings, run)
         return [*history, *compacting.expired_by(catalog.opened(where_of(opened, settings)), run)]
 
 
