@@ -33,7 +33,7 @@ def against_a_read(bench: Workbench) -> Pairs:
     topic = bench.lines(bench.messages)
     opened = bench.stream(topic, {"type": "parquet"})
     window(opened)
-    (committed,) = opened.book.committed()
+    (committed,) = opened.ledger.committed()
     letters = opened.stream.dead_letters.place(opened.connections)["table"]
     folders = [one.place["folder"] for one in committed.record.places if one.type == "parquet"]
 

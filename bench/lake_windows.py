@@ -22,12 +22,12 @@ from unittest.mock import patch
 from tests.support.delta_in_memory import DeltaInMemory
 from tests.support.iceberg_in_memory import IcebergInMemory
 from tests.support.latest_tables import Change, DeltaLatestInMemory, IcebergLatestInMemory, LatestInMemory
-from tidemark.ledger.book import now_ms
+from tidemark.ledger.ledger import now_ms
 from tidemark.sinks.contract import CompactionRequest
-from tidemark.sinks.delta.sink import PlainDelta
+from tidemark.sinks.delta.sink import DeltaAdmin
 from tidemark.sinks.iceberg.compacting import compact
-from tidemark.sinks.iceberg.sink import PlainIceberg
-from tidemark.sinks.latest.sink import PlainLatestRows
+from tidemark.sinks.iceberg.sink import IcebergAdmin
+from tidemark.sinks.latest.sink import LatestRowsAdmin
 
 _ROWS, _KEYS, _MEASURED, _READINGS = 10, 40, 25, 5
 
@@ -124,7 +124,7 @@ def _publications() -> Iterator[list[float]]:
     """Within this, the milliseconds of each publication."""
     spent: list[float] = []
     with ExitStack() as stack:
-        for kind in (PlainDelta, PlainIceberg, PlainLatestRows):
+        for kind in (DeltaAdmin, IcebergAdmin, LatestRowsAdmin):
             stack.enter_context(patch.object(kind, "publish", _timed(kind.publish, spent)))
         yield spent
 

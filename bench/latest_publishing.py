@@ -23,7 +23,7 @@ from tidemark.clients.environment import from_environment
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import (
     INGEST,
     Attempt,
@@ -42,9 +42,11 @@ from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.sinks.delta.latest.table import DeltaLatest, prepare
-from tidemark.sinks.hbase.latest import publishing
-from tidemark.sinks.hbase.latest.encoding import encoded
-from tidemark.sinks.hbase.latest.table import LatestInHBase, latest_table
+from tidemark.sinks.hbase.aggregates.publishing import AggregatedRows
+from tidemark.sinks.hbase.keyed import publishing
+from tidemark.sinks.hbase.keyed.encoding import encoded
+from tidemark.sinks.hbase.keyed.table import KeyedTable, keyed_table
+from tidemark.sinks.hbase.latest.publishing import NewestRows
 from tidemark.sinks.latest.rows import BUCKET, DELETED, GENERATION, KEY_HASH, columns, history_of
 from tidemark.sinks.latest.table import publish
 from tidemark.sinks.parquet import files, types
@@ -53,11 +55,13 @@ _AT = TopicPartition("changes", 0)
 _FIELDS = {"id": "integer", "value": "string"}
 _KEYS, _CHANGES = 100_000, 1_000
 _NAME = "by_id"
+# Of the sink with aggregates.
+_VALUES = {"rows": ("count", None), "most": ("max", "value")}
 
 
 def after_many(bench: Workbench) -> Pairs:
     """After 1,000 windows, against after 100."""
-    old, young = Published(new_store(), 1_000), Published(new_store(), 100)
+    old, young = Publication(new_store(), 1_000), Publication(new_store(), 100)
     try:
         return in_pairs(bench.pairs, old.publish_next, young.publish_next)
     finally:
@@ -67,11 +71,18 @@ def after_many(bench: Workbench) -> Pairs:
 
 def beside_puts(bench: Workbench) -> Pairs:
     """Into HBase after 100 windows, against puts of the same cells, without the ledger and the rows that are there."""
-    table = Published(
-        new_store(), 100, in_hbase=latest_table(from_environment, "hbase_default", f"bench_{new_token()}")
-    )
-    assert table.in_hbase is not None
-    puts = latest_table(from_environment, "hbase_default", f"bench_{new_token()}")
+    return _beside_puts(bench, "hbase_latest")
+
+
+def totals_beside_puts(bench: Workbench) -> Pairs:
+    """As `beside_puts`, of a table with the number of rows and the greatest value of each key."""
+    return _beside_puts(bench, "hbase_aggregates")
+
+
+def _beside_puts(bench: Workbench, kind: str) -> Pairs:
+    named = f"bench_{new_token()}"
+    table = Publication(new_store(), 100, kind=kind, in_hbase=keyed_table(from_environment, "hbase_default", named))
+    puts = keyed_table(from_environment, "hbase_default", f"{named}_puts")
     puts.prepare("bench", "bench", ["id"], table.buckets)
     offsets = iter(range(_KEYS, 10**9, _CHANGES))
 
@@ -79,7 +90,7 @@ def beside_puts(bench: Workbench) -> Pairs:
         fresh = rows(next(offsets), _CHANGES, table.buckets)
         fresh = fresh.append_column(GENERATION, pa.repeat(pa.scalar(1, pa.int64()), fresh.num_rows))
         began = time.perf_counter()
-        puts.put(encoded(fresh, _FIELDS, ["id"]), int(began * 1000))
+        puts.put(encoded(fresh, _FIELDS, ["id"], kind), int(began * 1000))
         return time.perf_counter() - began
 
     try:
@@ -90,7 +101,7 @@ def beside_puts(bench: Workbench) -> Pairs:
 
 def beside_a_merge(bench: Workbench) -> Pairs:
     """After 100 windows, against delta-rs' merge of the same rows with the guard and the buckets in its condition."""
-    table = Published(new_store(), 100)
+    table = Publication(new_store(), 100)
     by_hand = Path(tempfile.mkdtemp(prefix="merged"))
     write_deltalake(by_hand, rows(0, _KEYS, table.buckets), partition_by=[BUCKET])
     offsets = iter(range(_KEYS, 10**9, _CHANGES))
@@ -115,31 +126,37 @@ def beside_a_merge(bench: Workbench) -> Pairs:
         shutil.rmtree(by_hand)
 
 
-class Published:
+class Publication:
     """A table, and a ledger with so many windows of it."""
 
     def __init__(
-        self, store: LedgerStore, windows: int, buckets: int = 16, in_hbase: LatestInHBase | None = None
+        self,
+        store: LedgerStore,
+        windows: int,
+        buckets: int = 16,
+        kind: str = "delta_latest",
+        in_hbase: KeyedTable | None = None,
     ) -> None:
-        """In Delta, unless it is `in_hbase`."""
-        self.buckets, self.in_hbase = buckets, in_hbase
+        """`kind`: the type of sink. In Delta, unless the table is `in_hbase`."""
+        self.buckets, self.in_hbase, self._kind = buckets, in_hbase, kind
         self.folder = Path(tempfile.mkdtemp(prefix="newest"))
         base = f"file://{self.folder}"
         self._table = DeltaLatest(base)
         self._place = {"base": history_of(base), "location": base}
-        self.book = Book(store, "bench")
+        self.ledger = Ledger(store, "bench")
         start = positions({_AT: 0})
-        open_lane(self.book, INGEST, LaneKind.INGEST, run="bench", start=start)
+        open_lane(self.ledger, INGEST, LaneKind.INGEST, run="bench", start=start)
         topic = TopicIncarnation(topic_id="id", incarnation=1, since=1, partitions=1)
-        change_topics(self.book, lambda topics: {**topics, "changes": (topic,)})
-        register = self.book.register()
+        change_topics(self.ledger, lambda topics: {**topics, "changes": (topic,)})
+        register = self.ledger.register()
         assert register is not None
         files.own(history_of(base), "bench", register[1].ledger, _NAME)
         if in_hbase is None:
             prepare(base, _FIELDS, "bench", register[1].ledger, ["id"], buckets, "snappy")
         else:
             types.keep(history_of(base), _FIELDS)
-            in_hbase.prepare("bench", register[1].ledger, ["id"], buckets)
+            values = _VALUES if kind == "hbase_aggregates" else None
+            in_hbase.prepare("bench", register[1].ledger, ["id"], buckets, values=values)
         self._publish(self._committed(_KEYS, _KEYS))
         for _ in range(windows - 1):
             self._committed(_CHANGES, 0)
@@ -151,19 +168,19 @@ class Published:
     def _publish(self, record: Record) -> float:
         began = time.perf_counter()
         if self.in_hbase is None:
-            publish(self._table, self.book, _NAME, record)
+            publish(self._table, self.ledger, _NAME, record)
         else:
-            publishing.publish(publishing.LatestWithHistory(self.in_hbase, self._table.base), self.book, _NAME, record)
+            made = AggregatedRows if self._kind == "hbase_aggregates" else NewestRows
+            publishing.publish(made(self.in_hbase, self._table.base), self.ledger, _NAME, record)
         return time.perf_counter() - began
 
     def _committed(self, offsets: int, number: int) -> Record:
-        assert protocol.pin(self.book, NoSweeps(), INGEST, lambda head: _window(head, offsets)) is not None
-        head = self.book.head(INGEST)
+        assert protocol.pin(self.ledger, NoSweeps(), INGEST, lambda head: _window(head, offsets)) is not None
+        head = self.ledger.head(INGEST)
         assert head is not None
         run = Run(name="bench", code_version="bench", stream_digest="0" * 64)
-        kind = "delta_latest" if self.in_hbase is None else "hbase_latest"
-        work = _Writes(kind, self._place, number, self.buckets)
-        return protocol.process(self.book, NoSweeps(), work, unwatched, INGEST, head.head.seq + 1, run)
+        work = _Writes(self._kind, self._place, number, self.buckets)
+        return protocol.process(self.ledger, NoSweeps(), work, unwatched, INGEST, head.head.seq + 1, run)
 
     def close(self) -> None:
         shutil.rmtree(self.folder)

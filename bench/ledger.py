@@ -11,8 +11,8 @@ from bench.workbench import EXAMPLE, Workbench
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
-from tidemark.ledger.book import Book
 from tidemark.ledger.erasures import WrittenPlace
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import (
     INGEST,
     Attempt,
@@ -60,16 +60,16 @@ def new_store() -> LedgerStore:
 
 def _windows(store: LedgerStore) -> float:
     """Some windows of a stream, pinned, taken, committed and settled; gives the seconds, without opening the lane."""
-    book = Book(store, "bench")
-    open_lane(book, INGEST, LaneKind.INGEST, run="bench", start=positions(dict.fromkeys(_PARTITIONS, 0)))
+    ledger = Ledger(store, "bench")
+    open_lane(ledger, INGEST, LaneKind.INGEST, run="bench", start=positions(dict.fromkeys(_PARTITIONS, 0)))
     if isinstance(store, _Recording):
         store.calls.clear()
     began = time.perf_counter()
     for seq in range(1, _WINDOWS + 1):
-        assert protocol.pin(book, NoSweeps(), INGEST, next_hundred) is not None
+        assert protocol.pin(ledger, NoSweeps(), INGEST, next_hundred) is not None
         run = Run(name=f"run {seq}", code_version="bench", stream_digest="0" * 64)
         # Without heartbeats, whose number depends on how long something takes.
-        protocol.process(book, NoSweeps(), NoWork(), unwatched, INGEST, seq, run)
+        protocol.process(ledger, NoSweeps(), NoWork(), unwatched, INGEST, seq, run)
     return time.perf_counter() - began
 
 

@@ -315,4 +315,12 @@ MEASURES = (
         latest_publishing.beside_puts,
         messages=0,
     ),
+    Measure(
+        "totals-hbase",
+        "the same of a table with aggregates, against puts of the same number of cells alone",
+        "ours: from the ledger's commit to HBase's answer, with the look at the rows that are there. Theirs: one put",
+        3.0,
+        latest_publishing.totals_beside_puts,
+        messages=0,
+    ),
 )

@@ -111,7 +111,7 @@ def _peak(bench: Workbench, opened: OpenStream, messages: int) -> float:
         time.sleep(0.2)
     if job.returncode:
         raise RuntimeError(f"the job ended with {job.returncode}: {log.read_text()[-2000:]}")
-    read = sum(tally.read.number for window in opened.book.committed() for tally in window.record.tallies)
+    read = sum(tally.read.number for window in opened.ledger.committed() for tally in window.record.tallies)
     assert read == messages, f"{read} of {messages} messages were read"
     return float(largest)
 

@@ -22,7 +22,7 @@ from tidemark.clients.environment import from_environment
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Run
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import INGEST, LaneKind, positions
 from tidemark.ledger.register import open_lane
 from tidemark.ledger.stores.kinds import ledger_store
@@ -58,17 +58,17 @@ class _Ledger:
         # A table of its own: a database has one index for all streams of a table.
         store = ledger_store(SQLLedger(type="sql", table=name, offsets_table=f"{name}_offsets"), name, from_environment)
         store.prepare()
-        self._book = Book(store, name)
-        open_lane(self._book, INGEST, LaneKind.INGEST, run="bench", start=positions(dict.fromkeys(_PARTITIONS, 0)))
+        self._ledger = Ledger(store, name)
+        open_lane(self._ledger, INGEST, LaneKind.INGEST, run="bench", start=positions(dict.fromkeys(_PARTITIONS, 0)))
         for _ in range(windows // _AT_A_TIME):
             self.windows()
 
     def windows(self) -> None:
         for _ in range(_AT_A_TIME):
-            pending = protocol.pin(self._book, NoSweeps(), INGEST, next_hundred)
+            pending = protocol.pin(self._ledger, NoSweeps(), INGEST, next_hundred)
             assert pending is not None
             run = Run(name=f"run {pending.window.seq}", code_version="bench", stream_digest="0" * 64)
-            protocol.process(self._book, NoSweeps(), NoWork(), unwatched, INGEST, pending.window.seq, run)
+            protocol.process(self._ledger, NoSweeps(), NoWork(), unwatched, INGEST, pending.window.seq, run)
 
 
 def letters_in_postgresql(bench: Workbench) -> Pairs:

@@ -25,7 +25,7 @@ from tidemark.ledger.covered import EVERY, history_of, keep_covered, unread_now
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import INGEST
 from tidemark.ledger.recovery.verifying import verify
-from tidemark.ledger.stores.kind import Waits
+from tidemark.ledger.stores.kind import RequestTimeouts
 from tidemark.ledger.stores.sql import SQLLedgerStore
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.runs.auditing import audit_without_spark
@@ -56,27 +56,29 @@ def main() -> int:
 
 
 def _ledger(folder: Path, windows: int) -> OpenStream:
-    store = SQLLedgerStore(Database("sqlite", str(folder / "ledger.db")), "ledger", "orders", "offsets", Waits(30, 30))
+    store = SQLLedgerStore(
+        Database("sqlite", str(folder / "ledger.db")), "ledger", "orders", "offsets", RequestTimeouts(30, 30)
+    )
     store.prepare()
     made = StreamInMemory(folder, LookedAt(), store=cast("Any", store))
     made.ends(*[(0, 10)] * _PARTITIONS)
     give_history(made.opened, windows, _PARTITIONS)
     made.ends(*((0, end) for _, end in sorted(made.positions().items())))
     # As settling the windows one after another would have left it.
-    found = made.opened.book.record(INGEST, windows // EVERY * EVERY)
+    found = made.opened.ledger.record(INGEST, windows // EVERY * EVERY)
     assert found is not None
-    keep_covered(made.opened.book, found[1])
+    keep_covered(made.opened.ledger, found[1])
     return made.opened
 
 
 def _asked(opened: OpenStream, windows: int) -> dict[str, Callable[[], object]]:
-    book, middle = opened.book, windows // 2
-    record = book.record(INGEST, middle)
+    ledger, middle = opened.ledger, windows // 2
+    record = ledger.record(INGEST, middle)
     assert record is not None
     place = record[1].window.ranges[0]
 
     def coverage() -> object:
-        history = history_of(book)
+        history = history_of(ledger)
         assert history is not None
         return coverage_by(history.lanes, history.covered, history.ingest)
 
@@ -85,14 +87,14 @@ def _asked(opened: OpenStream, windows: int) -> dict[str, Callable[[], object]]:
 
     return {
         "plan": lambda: ingest.preview(opened),
-        "status": lambda: overview(opened, unread_now(book), without_kafka=True),
+        "status": lambda: overview(opened, unread_now(ledger), without_kafka=True),
         "coverage": coverage,
         "a window's page": lambda: window_of(opened, INGEST, middle),
-        "one message": lambda: look_up(book, Coordinate(place.at, place.start)),
+        "one message": lambda: look_up(ledger, Coordinate(place.at, place.start)),
         "replay of one window": lambda: replay(window=f"{INGEST}/{middle}"),
         "replay of one message": lambda: replay(records=f"orders/{place.partition}@{place.start}"),
-        "the whole view": book.view,
-        "verify": lambda: verify(book),
+        "the whole view": ledger.view,
+        "verify": lambda: verify(ledger),
         "audit of the ledger": lambda: audit_without_spark(opened, "bench", Level.LEDGER),
     }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -24,9 +23,10 @@ from rich.table import Table
 
 from demo.airflow import Airflow
 from demo.cdn_lines import produce
+from demo.killing import KillInTheMiddle
 from demo.watching import Watch
-from demo.window_jobs import engines, window_jobs
-from services import environment, processes
+from demo.window_jobs import engines, in_an_engine
+from services import environment
 from services.site import REPOSITORY, Site
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.ledger.records import INGEST, LaneKind, Pending, Record
@@ -37,8 +37,11 @@ from tidemark.runs.comparisons import stored_comparison
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.requests import selecting
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
+from tidemark.sinks.hbase.aggregates.sink import HBaseAggregatesAdmin
 from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark.sinks.hbase.table import stream_table
+from tidemark.sinks.parquet.files import attempt_folder
+from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark.sinks.reading import hbase_rows, pieces, rows_of_pieces
 
 TOPIC, WRITTEN = "cdn-logs", "cdn-logs-normalised"
@@ -50,6 +53,8 @@ ALONE = "access_logs"
 FIRST, SECOND, THIRD, LATE = 200_000, 50_000, 150_000, 4_000
 DELETED = 10
 BACKFILLED = 500
+# A job that commits before it is killed shows nothing, and is followed by the next.
+TRIES_TO_KILL = 5
 
 
 class ClaimFailed(Exception):
@@ -112,33 +117,31 @@ class Story:
         """A run whose Spark job is killed in the middle, in a warm engine that goes on"""
         dag, before = "cdn_logs__ingest", self._seq()
         warm = self._engine()
-        self._produce(THIRD)
-        run = self.airflow.trigger(dag)
-        killed: list[Pending] = []
-
-        def kill_in_the_middle() -> None:
-            pending = self._pending()
-            beat = self.opened.book.last_beat(INGEST)
-            attempt = pending.attempt if pending else None
-            if killed or pending is None or attempt is None or beat is None or beat.generation != attempt.generation:
-                return
-            if sum(beat.done.values()) > THIRD // 20:
-                victims = self._kill_spark()
-                killed.append(pending)
-                done = sum(beat.done.values())
-                self.console.print(f"  SIGKILL to {victims} processes, with {done} messages already stored")
-
-        state = self.watch.run(dag, run, also=kill_in_the_middle)
-        self._claim(state == "success", f"the run ended with {state}, after Airflow's own retry", dag, run)
-        self._claim(bool(killed), "the job was killed while it was writing")
+        for number in range(1, TRIES_TO_KILL + 1):
+            self._produce(THIRD)
+            run = self.airflow.trigger(dag)
+            with self._killing(f"{dag}/{run}") as killing:
+                state = self.watch.run(dag, run)
+            self._claim(state == "success", f"run {number} ended with {state}, after Airflow's own retry", dag, run)
+            if (killed := killing.killed) is not None:
+                break
+        if killed is None:
+            raise ClaimFailed(
+                f"each of {TRIES_TO_KILL} jobs was faster than the kill, which stopped none before its commit"
+            )
+        self._claim(
+            killed.files > 0, f"the job was killed before its commit, with {killed.files} files of its window there"
+        )
         self._claim(self._engine() == warm, "Spark was not started again: the retry ran in the same warm engine")
         records = self._committed_after(before)
-        again = next(record for record in records if record.seq == killed[0].window.seq)
-        self._claim(again.window == killed[0].window, f"the retry read the same window {again.seq}, range for range")
-        first = killed[0].attempt.generation if killed[0].attempt else 0
+        window = killed.pending.window
+        again = next(record for record in records if record.seq == window.seq)
+        self._claim(again.window == window, f"the retry read the same window {again.seq}, range for range")
+        first = killed.pending.attempt.generation if killed.pending.attempt else 0
         self._claim(again.attempt.generation > first, "under a newer generation, so the killed try can never count")
         read, stored, dead = (_counted(records, name) for name in ("read", "stored", "dead letters"))
-        self._claim(read == stored + dead == THIRD, f"expected {THIRD} = stored {stored} + dead letters {dead}")
+        whole = THIRD * number
+        self._claim(read == stored + dead == whole, f"expected {whole} = stored {stored} + dead letters {dead}")
         self._audit(clean=True)
 
     def audit_and_repair(self) -> None:
@@ -171,7 +174,7 @@ class Story:
         self._claim(bool(wanted), f"{left_out.count()} offsets before its first window are in no window")
         ranges = "\n".join(f"{one.partition}@{one.start}-{one.until}" for one in wanted)
         self._run(f"{FROM_NOW}__backfill", {"ranges": ranges, "reason": "left out at the start", "dry_run": False})
-        filled = opened.book.authority().covered() & wanted
+        filled = opened.ledger.authority().covered() & wanted
         self._claim(
             filled == wanted, f"the backfill has filled {wanted.count()} of them: {ranges.replace(chr(10), ' ')}"
         )
@@ -262,11 +265,22 @@ class Story:
         self.console.print(f"  audit: {report['sentence']}", soft_wrap=True)
         return state, report, run
 
-    def _kill_spark(self) -> int:
-        """SIGKILL to this site's window jobs."""
-        victims = window_jobs(self.site)
-        processes.send(victims, signal.SIGKILL)
-        return len(victims)
+    def _killing(self, run: str) -> KillInTheMiddle:
+        """The kill of a run's job in its engine, once there is a file of its attempt in the Parquet folder."""
+        opened = open_stream(STREAM)
+        (sink,) = [one for one in opened.stream.sinks if isinstance(one, ParquetSink)]
+        base = sink.base(opened.connections)
+
+        def files(pending: Pending) -> int:
+            generation = pending.attempt.generation if pending.attempt else 0
+            folder = attempt_folder(base, INGEST, pending.window.seq, generation)
+            below = os.walk(folder.removeprefix("file://"))
+            return sum(name.endswith(".parquet") for _, _, names in below for name in names)
+
+        def say(waits: str) -> None:
+            self.console.print(f"  {waits}", markup=False, soft_wrap=True)
+
+        return KillInTheMiddle(opened.ledger, run, files, lambda: in_an_engine(self.site), say)
 
     def _engine(self) -> list[int]:
         """The process of the warm engine's JVM."""
@@ -274,13 +288,13 @@ class Story:
 
     def _delete_rows(self) -> set[str]:
         """Delete ten result rows with plain HBase calls, and give their coordinates."""
-        table = self.opened.result_table("hbase_default", "cdn_logs")
+        table = stream_table(self.opened, "hbase_default", "cdn_logs")
         connection = happybase.Connection("127.0.0.1", self.site.port("thrift"))
         plain = connection.table("cdn_logs")
-        view = self.opened.book.view()
+        view = self.opened.ledger.view()
         gone: set[str] = set()
         for at, end in self._positions().items():
-            rows = rows_of_pieces(self.opened.book, table, view, [OffsetRange(at, end - 5_000, end)])
+            rows = rows_of_pieces(self.opened.ledger, table, view, [OffsetRange(at, end - 5_000, end)])
             for row in [row for row in rows if row.fields][::2_000][: DELETED - len(gone)]:
                 plain.delete(PartitionKeys(at).key(row.place.offset, 0))
                 gone.add(f"{at}@{row.place.offset}")
@@ -299,7 +313,7 @@ class Story:
         stream["stream"] = FROM_NOW
         stream["source"]["start"] = "latest"
         stream["sinks"] = [{"type": "hbase", "table": FROM_NOW}]
-        stream["dead_letters"] = {"table": f"{FROM_NOW}_dead_letters"}
+        stream["dead_letters"] = {"type": "hbase", "table": f"{FROM_NOW}_dead_letters"}
         stream["scheme"]["patterns"] = stream["scheme"]["patterns"][:formats]
         path = self._file_from_now()
         path.write_text(yaml.safe_dump(stream, sort_keys=False))
@@ -351,9 +365,9 @@ class Story:
         self.console.print(table)
 
     def _show_rows(self, record: Record) -> None:
-        table = self.opened.result_table("hbase_default", "cdn_logs")
-        view = self.opened.book.view("hbase")
-        rows = rows_of_pieces(self.opened.book, table, view, pieces(record.window.hull()))
+        table = stream_table(self.opened, "hbase_default", "cdn_logs")
+        view = self.opened.ledger.view("hbase")
+        rows = rows_of_pieces(self.opened.ledger, table, view, pieces(record.window.hull()))
         for row in islice(rows, 5):
             words = " ".join(row.fields[name].decode() for name in self.opened.stream.fields if name in row.fields)
             self.console.print(f"  {row.place.partition}@{row.place.offset}  {words}", markup=False, soft_wrap=True)
@@ -364,27 +378,26 @@ class Story:
 
     def _dead_letters(self, opened: OpenStream) -> Counter[str]:
         """How many dead letters a stream has, by their reasons."""
-        dead = hbase_rows(opened.book, opened.dead_letter_table(), None)
+        dead = hbase_rows(opened.ledger, opened.dead_letter_table(), None)
         return Counter(row.fields["reason"].decode() for row in dead)
 
     def _show_totals(self) -> None:
         """Compare the aggregates with the rows that the same windows have stored."""
         (sink,) = [one for one in self.opened.stream.sinks if isinstance(one, HBaseAggregatesSink)]
-        table = aggregate_table(self.opened.connections, sink.hbase, sink.table)
-        found = list(totals(self.opened.book, table, sink.aggregates(self.opened.stream.fields)))
-        for key, values in sorted(row for row in found if None not in row[0])[:3]:
-            words = [part.decode() for part in key if part is not None]
-            words += [f"{name} {value.decode()}" for name, value in values.items()]
+        found = [*HBaseAggregatesAdmin().rows(self.opened, sink, sys.maxsize)]
+        whole = (row for row in found if None not in row["key"].values())
+        for row in sorted(whole, key=lambda row: [*row["key"].values()])[:3]:
+            words = [*row["key"].values(), *(f"{name} {value}" for name, value in row["values"].items())]
             self.console.print(f"  {'  '.join(words)}", markup=False, soft_wrap=True)
-        requests = sum(int(values["requests"]) for _, values in found)
-        stored = sum(tally.rows.number for window in self.opened.book.committed() for tally in _first(window.record))
+        requests = sum(int(row["values"]["requests"]) for row in found)
+        stored = sum(tally.rows.number for window in self.opened.ledger.committed() for tally in _first(window.record))
         self._claim(requests == stored, f"{len(found)} hosts and minutes have {requests} requests, as many as rows")
 
     def _replayed(self) -> set[str]:
         """The coordinates of all messages that replays have read."""
         return {
             str(Coordinate(one.partition, offset))
-            for window in self.opened.book.committed()
+            for window in self.opened.ledger.committed()
             if window.record.kind == LaneKind.REPLAY
             for one in window.covers
             for offset in range(one.start, one.until)
@@ -396,19 +409,19 @@ class Story:
         return {at: partition.end for at, partition in log.partitions.items()}
 
     def _positions(self) -> dict[Any, int]:
-        found = self.opened.book.head(INGEST)
+        found = self.opened.ledger.head(INGEST)
         return found.head.offsets() if found else {}
 
     def _pending(self) -> Pending | None:
-        found = self.opened.book.head(INGEST)
+        found = self.opened.ledger.head(INGEST)
         return found.head.pending if found else None
 
     def _seq(self) -> int:
-        found = self.opened.book.head(INGEST)
+        found = self.opened.ledger.head(INGEST)
         return found.head.seq if found else 0
 
     def _committed_after(self, seq: int) -> list[Record]:
-        found = [self.opened.book.record(INGEST, number) for number in range(seq + 1, self._seq() + 1)]
+        found = [self.opened.ledger.record(INGEST, number) for number in range(seq + 1, self._seq() + 1)]
         return [record[1] for record in found if record is not None]
 
     def _claim(self, holds: bool, claim: str, dag: str = "", run: str = "") -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -20,18 +18,17 @@ class Watch:
         self._airflow = airflow
         self._opened = opened
 
-    def run(self, dag: str, run: str, lane: str = "ingest", also: Callable[[], None] = lambda: None) -> str:
-        """Show the run until it ends, and give its state. `also` is called twice a second."""
+    def run(self, dag: str, run: str, lane: str = "ingest") -> str:
+        """Show the run until it ends, and give its state."""
         columns = (TextColumn("  {task.description:18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, TextColumn("{task.fields[step]}"), console=self._console) as progress:
             bars: dict[str, TaskID] = {}
 
             def look() -> None:
-                found = self._opened.book.head(lane)
+                found = self._opened.ledger.head(lane)
                 pending = found.head.pending if found else None
                 if pending is not None:
                     self._show(progress, bars, pending, lane)
-                also()
 
             state = self._airflow.wait(dag, run, look)
             for bar in bars.values():
@@ -44,7 +41,7 @@ class Watch:
             name = str(one.at)
             if name not in bars:
                 bars[name] = progress.add_task(name, total=one.until - one.start, step="pinned")
-        beat = self._opened.book.last_beat(lane)
+        beat = self._opened.ledger.last_beat(lane)
         mine = beat is not None and pending.attempt is not None and beat.generation == pending.attempt.generation
         if beat is None or not mine:
             return

@@ -28,6 +28,16 @@ def window_jobs(site: Site) -> list[psutil.Process]:
                 found |= {process, *process.children(recursive=True)}
         except psutil.NoSuchProcess:
             continue
+    return list(found | _in_engines(site))
+
+
+def in_an_engine(site: Site) -> list[psutil.Process]:
+    """As `window_jobs`, once the process in a warm engine is among them; none before: what waits for it is too little."""
+    return window_jobs(site) if _in_engines(site) else []
+
+
+def _in_engines(site: Site) -> set[psutil.Process]:
+    found: set[psutil.Process] = set()
     for engine in engines(site):
         for run in engine["at_work"]:
             try:
@@ -35,7 +45,7 @@ def window_jobs(site: Site) -> list[psutil.Process]:
                     found.add(psutil.Process(run["pid"]))
             except psutil.NoSuchProcess:
                 continue
-    return list(found)
+    return found
 
 
 def engines(site: Site) -> list[dict[str, Any]]:

@@ -26,12 +26,12 @@ from tidemark.runs.live.open_stream import open_stream
 FOLDER = Path(__file__).parent / "pictures"
 WIDTH, HEIGHT = 1280, 800
 # A page may be as long as a history; a picture of all of it could not be read.
-MOST_HEIGHT = 1600
+MAX_HEIGHT = 1600
 # Where the demo keeps its files is of no interest, and another place on each machine.
 ELSEWHERE = "/srv/tidemark"
 STREAM = "cdn_logs"
 
-Taken = Callable[[Page], None]
+HeldWindow = Callable[[Page], None]
 
 
 def main() -> int:
@@ -54,8 +54,8 @@ def main() -> int:
 
 
 def whole(page: Page) -> dict[str, Any]:
-    """The whole page, up to MOST_HEIGHT."""
-    height = min(page.evaluate("document.documentElement.scrollHeight"), MOST_HEIGHT)
+    """The whole page, up to MAX_HEIGHT."""
+    height = min(page.evaluate("document.documentElement.scrollHeight"), MAX_HEIGHT)
     return {"full_page": True, "clip": {"x": 0, "y": 0, "width": WIDTH, "height": height}}
 
 
@@ -70,10 +70,10 @@ def without_folders(page: Page, site: Site) -> None:
     )
 
 
-def pictures(site: Site) -> dict[str, tuple[str, str, Taken]]:
+def pictures(site: Site) -> dict[str, tuple[str, str, HeldWindow]]:
     """For each picture the address of its page, what has to be there, and what is done then."""
     opened = open_stream(site.folder("streams") / f"{FROM_NOW}.yaml")
-    replays = [one.record for one in opened.book.committed() if one.record.kind == LaneKind.REPLAY]
+    replays = [one.record for one in opened.ledger.committed() if one.record.kind == LaneKind.REPLAY]
     # That of Airflow, which has steps and a report; the demo has begun it.
     dag, _, run = next(
         one.attempt.run for one in reversed(replays) if one.attempt.run.startswith(f"{FROM_NOW}__")

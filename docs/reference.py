@@ -13,7 +13,9 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from typer.main import get_command
 
 from tidemark import errors
 from tidemark.cli.app import app
+from tidemark.cli.request_options import NAMES, OWN
 from tidemark.errors import EXIT_CODES, TidemarkError
 from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 from tidemark.streams.model import Stream
@@ -50,19 +53,55 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join("".join(f"| {cell} " if cell else "| " for cell in line) + "|" for line in lines)
 
 
+# So many parts of one kind have a key, or commands an option, before it stands in the table of those that several have.
+_SEVERAL = 3
+# Kinds of parts, by the ends of their models' names, with the anchor of what several of them have.
+_KINDS = {"Sink": "keys-of-several-types", "DeadLetters": "dead_letters"}
+_KEYS = ("key", "type", "default", "meaning")
+
+
 def keys(model: str) -> str:
-    """The keys of a part of a stream file."""
+    """The keys of a part of a stream file; those that several of its kind have are named after the table."""
+    kind = next((kind for kind in _KINDS if model.endswith(kind)), None)
+    several = _several_have(kind) if kind else []
+    own, others = [row for row in _rows(model) if row not in several], [row for row in _rows(model) if row in several]
+    also = "Also" if own else "It takes"
+    named = f"{also} {', '.join(row[0] for row in others)}: [above](#{_KINDS[kind]})." if kind and others else ""
+    return "\n\n".join(part for part in (table(_KEYS, own) if own else "", named) if part)
+
+
+def shared(kind: str) -> str:
+    """The keys that several parts of a kind have."""
+    return table(_KEYS, _several_have(kind))
+
+
+def _several_have(kind: str) -> list[tuple[str, ...]]:
+    counted = Counter(row for model in _MODELS if model.endswith(kind) for row in _rows(model))
+    words: dict[str, tuple[str, ...]] = {}
+    for row, number in counted.most_common():
+        if number >= _SEVERAL:
+            words.setdefault(row[0], row)
+    return [*words.values()]
+
+
+def _rows(model: str) -> list[tuple[str, ...]]:
+    """A row for each key of a part of a stream file."""
     required = _MODELS[model].get("required", ())
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for key, one in _MODELS[model]["properties"].items():
         # A type is what chooses the model: a page has it in the heading of the table.
         if "const" in one and key in required:
             continue
+        # Every scheme takes it, and has a heading of its own.
+        if key == "keep":
+            continue
         if "description" not in one:
             sys.exit(f"{model}.{key}: say what it means, as `description` of its Field")
         default = "required" if key in required else _default(one.get("default"))
+        if key == "name" and model.endswith("Sink"):
+            default = "the type"
         rows.append((f"`{key}`", _type(one), default, one["description"]))
-    return table(("key", "type", "default", "meaning"), rows)
+    return rows
 
 
 def _default(value: object) -> str:
@@ -116,30 +155,76 @@ REQUESTS: dict[str, _Request] = {
 }
 
 
+_FIELDS = ("field", "type", "default", "meaning")
+# So many forms have a field before it stands in the table of those that several have.
+_TWO = 2
+
+
 def fields(form: str) -> str:
-    """The fields of the form of a DAG."""
+    """The fields of the form of a DAG; `several` for those that two forms or more have."""
+    counted = Counter(row for one in REQUESTS for row in _fields(one))
+    several: dict[str, tuple[str, ...]] = {}
+    for row, number in counted.most_common():
+        if number >= _TWO:
+            several.setdefault(row[0], row)
+    if form == "several":
+        return table(_FIELDS, several.values())
+    own = [row for row in _fields(form) if row not in several.values()]
+    others = ", ".join(row[0] for row in _fields(form) if row in several.values())
+    return f"{table(_FIELDS, own)}\n\nAlso {others}: [above](#fields-of-several-forms)."
+
+
+@cache
+def _fields(form: str) -> list[tuple[str, ...]]:
     # Airflow makes its home when it is imported.
     os.environ.setdefault("AIRFLOW_HOME", str(REPOSITORY / ".local" / "airflow-reference"))
     from tidemark.airflow.requests import params
 
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, one in params(REQUESTS[form]).items():
         kinds = one.schema["type"]
         schema = {**one.schema, "type": kinds if isinstance(kinds, str) else next(k for k in kinds if k != "null")}
         default = _default(one.value) if isinstance(one.value, str | bool | None) else "required"
         rows.append((f"`{name}`", _type(schema), default, one.description or ""))
-    return table(("field", "type", "default", "meaning"), rows)
+    return rows
 
 
 def commands() -> str:
-    """All commands, a line each."""
-    rows = ((f"[`tidemark {name}`](commands.md#tidemark-{name.replace(' ', '-')})", said) for name, said, *_ in _all())
-    return table(("command", "does"), rows)
+    """All commands, by what a person wants; what each does stands with its options."""
+    top: Any = get_command(app)
+    listed: dict[str, list[str]] = {}
+    for name, *_ in _all():
+        link = f"[`{name}`](commands.md#tidemark-{name.replace(' ', '-')})"
+        listed.setdefault(top.get_command(None, name.split()[0]).rich_help_panel, []).append(link)
+    return table(("to", "commands"), ((panel.lower(), ", ".join(links)) for panel, links in listed.items()))
 
 
 def options() -> str:
-    """All commands, each with what it says of itself, its example and its options."""
-    return "\n\n".join(_command(*one) for one in _all())
+    """All commands, each with what it says of itself, its example and its options; first what several take."""
+    written = {name: _parameters(parameters) for name, *_, parameters in _all()}
+    # What is a field of a form stands with the forms.
+    formed = {name: [row for row in rows if _is_field(name, row[0])] for name, rows in written.items()}
+    counted = Counter(row for name, rows in written.items() for row in rows if row not in formed[name])
+    # Of an option that commands explain differently, the most common words.
+    words: dict[str, Row] = {}
+    for row, number in counted.most_common():
+        if number >= _SEVERAL:
+            words.setdefault(row[0], row)
+    shared = [*words.values()]
+    several = ("## Options of several commands", table(_OPTIONS, shared))
+    each = (
+        _command(name, [said, *more], example, written[name], formed[name], shared)
+        for name, said, more, example, _ in _all()
+    )
+    return "\n\n".join([*several, *each])
+
+
+def _is_field(command: str, words: str) -> bool:
+    """Whether an option of a command is a field of the form of the same request."""
+    fields = REQUESTS[command].model_fields.keys() - OWN if command in REQUESTS else set()
+    return any(
+        f"`{option}`" == words for field in fields for option in NAMES.get(field, (f"--{field.replace('_', '-')}",))
+    )
 
 
 def _all() -> Iterator[tuple[str, str, list[str], str, list[Any]]]:
@@ -159,20 +244,32 @@ def _all() -> Iterator[tuple[str, str, list[str], str, list[Any]]]:
         yield name, first, more, example.strip(), command.params
 
 
-def _command(name: str, said: str, more: list[str], example: str, parameters: list[Any]) -> str:
+_OPTIONS = ("argument or option", "default", "meaning")
+Row = tuple[str, str, str]
+
+
+def _parameters(parameters: list[Any]) -> list[Row]:
+    """The rows of a command's arguments and options."""
     rows = []
     for one in parameters:
         argument = one.param_type_name == "argument"
         default = "required" if one.required else _default(one.default) if one.default else ""
         words = f"`{one.name.upper()}`" if argument else ", ".join(f"`{word}`" for word in one.opts)
         rows.append((words, default, one.help))
-    parts = (
-        f"## `tidemark {name}`",
-        said,
-        *more,
-        f"```sh\n{example}\n```",
-        table(("argument or option", "default", "meaning"), rows),
-    )
+    return rows
+
+
+def _command(name: str, said: list[str], example: str, rows: list[Row], formed: list[Row], shared: list[Row]) -> str:
+    own = [row for row in rows if row not in formed and row not in shared]
+    others = [row for row in rows if row not in formed and row in shared]
+    parts = [f"## `tidemark {name}`", *said, f"```sh\n{example}\n```"]
+    if formed:
+        parts.append(f"The [fields of the form](params.md#{name}) as options: {', '.join(row[0] for row in formed)}.")
+    if own:
+        parts.append(table(_OPTIONS, own))
+    if others:
+        also = "Also" if own or formed else "It takes"
+        parts.append(f"{also} {', '.join(row[0] for row in others)}: [above](#options-of-several-commands).")
     return "\n\n".join(parts)
 
 
@@ -226,7 +323,7 @@ def hours() -> str:
 
 _TABLES: dict[str, Callable[..., str]] = {
     one.__name__: one
-    for one in (keys, fields, commands, options, metrics, exit_codes, error_names, rules, missing, hours)
+    for one in (keys, shared, fields, commands, options, metrics, exit_codes, error_names, rules, missing, hours)
 }
 
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from tidemark.errors import EXIT_WRONG_USE
 from tidemark.spark.jobs import entry
 
-_JOBS = ("window", "audit", "compare", "compact")
+_JOBS = ("window", "audit", "compare", "compact", "samples")
 
 if __name__ == "__main__":
     word = "window" if sys.argv[1:2] == [] or sys.argv[1].startswith("-") else sys.argv.pop(1)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import secrets
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import hypothesis
-import kazoo.protocol.connection
-import kazoo.retry
 import pytest
+import yaml
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from tests.support.quick import MUTANTS, QUICK
 from tests.support.turns import Turns
 
-pytest_plugins = [
-    f"tests.support.{name}"
-    for name in ("canary", "covering", "second_look", "servers", "stores", "live_streams", "secure", "hbase_in_memory")
-]
+pytest_plugins = ["tests.support.canary", "tests.support.covering", "tests.support.second_look"]
+
+# The fixtures of tests on servers, which import Spark and Kafka's client.
+_WITH_SERVERS = ("servers", "stores", "live_streams", "secure")
+pytest.register_assert_rewrite(*(f"tests.support.{name}" for name in _WITH_SERVERS))
+_UNIT = Path(__file__).parent / "unit"
 
 
 # Machines are shared: how long an example takes says nothing. What CI sets by itself is left out.
@@ -48,14 +53,29 @@ hypothesis.settings.load_profile("shared")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run the long tests too (marked `full`)")
+    parser.addoption(
+        "--ledger",
+        type=yaml.safe_load,
+        help="a ledger to test, as in a stream file: '{type: sqlite}'; servers run already",
+    )
+
+
+def _plugins(arguments: Iterable[str]) -> tuple[str, ...]:
+    """The fixtures for these files of tests. Those of `tests/unit` need no servers, so they import only what they test."""
+    paths = [Path(one.partition("::")[0]).resolve() for one in arguments]
+    return () if all(_UNIT in (path, *path.parents) for path in paths) else _WITH_SERVERS
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Properties are tried on the same examples each time; a full run explores, and so does whoever gives a seed.
+    """Load the fixtures, and choose how properties are tried.
 
+    They are tried on the same examples each time; a full run explores, and so does whoever gives a seed.
     --hypothesis-profile and HYPOTHESIS_PROFILE name another profile.
     """
+    for name in _plugins(config.args):
+        module = f"tests.support.{name}"
+        config.pluginmanager.register(importlib.import_module(module), module)
     option = config.option
     if option.full and option.hypothesis_seed is None:
         # One for all processes of the run: they are given the options.
@@ -90,7 +110,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session", autouse=True)
 def _own_chance_for_kazoo() -> None:
     """Its threads draw random numbers at any time, which hypothesis takes for a test that is not repeatable."""
-    kazoo.protocol.connection.random = kazoo.retry.random = random.Random()
+    if "kazoo" in sys.modules:
+        import kazoo.protocol.connection
+        import kazoo.retry
+
+        kazoo.protocol.connection.random = kazoo.retry.random = random.Random()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

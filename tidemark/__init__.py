@@ -1,4 +1,4 @@
-"""Tidemark: Kafka topics become tables in bounded batches, and the book of which offsets are in which results is kept.
+"""Tidemark: Kafka topics become tables in bounded batches, and the ledger of which offsets are in which results is kept.
 
 Only `tidemark.airflow` and `tidemark.plugin` import Airflow, and only `tidemark.spark` imports pyspark; ARCHITECTURE.md
 has the rooms.

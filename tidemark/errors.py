@@ -42,7 +42,7 @@ class WrongUse(TidemarkError):
 
 
 class InvalidStreamFile(WrongUse):
-    """Raised when a stream file lacks something, or has a wrong value; the message names file, line and field.
+    """Raised when a stream file lacks something, or has a wrong value.
 
     To do: correct the line that the message names; `tidemark streams check` finds them all.
     """
@@ -51,14 +51,14 @@ class InvalidStreamFile(WrongUse):
 class ConnectionMissing(WrongUse):
     """Raised when a connection that the stream file names is in neither Airflow nor the environment.
 
-    To do: create it, as the message says.
+    To do: create it.
     """
 
 
 class PackageMissing(WrongUse):
     """Raised when a package is not installed that only some streams need, or some of their requests.
 
-    To do: install it, as the message says.
+    To do: install it.
     """
 
 
@@ -77,24 +77,21 @@ def install(*requirements: str) -> str:
 
 
 class AnotherServer(WrongUse):
-    """Raised when a connection leads to a server of another kind, or one that is set up in another way. Contrast
-    `Unreachable`.
+    """Raised when a connection leads to a server of another kind, or one that is set up in another way.
 
-    To do: correct host and port of the connection, as the message says.
+    To do: correct host and port of the connection.
     """
 
 
 class AuthenticationFailed(WrongUse):
-    """Raised when a server refuses this login, asks for another certificate, or shows a certificate that is not
-    trusted. Contrast `NotAuthorized`.
+    """Raised when a server refuses this login, asks for another certificate, or shows a certificate that is not trusted.
 
     To do: correct the connection: [kafka-security.md](kafka-security.md).
     """
 
 
 class NotAuthorized(WrongUse):
-    """Raised when a server knows the user and does not allow the request; the message says who lacks which right,
-    on what. Or a disk takes no writes, or not from this user, or a bucket refuses the key.
+    """Raised when a server knows the user and does not allow the request, a disk takes no writes, or a bucket refuses the key.
 
     To do: give the user or the key that right, or mount the disk for writing: [kafka-security.md](kafka-security.md#rights).
     """
@@ -122,8 +119,7 @@ class RecordsGone(WrongUse):
 
 
 class TopicUnknown(WrongUse):
-    """Raised when a topic that was never read does not exist, or no topic matches the pattern. Contrast
-    `TopicGone`.
+    """Raised when a topic that was never read does not exist, or no topic matches the pattern.
 
     To do: create it, or correct `source`.
     """
@@ -140,7 +136,7 @@ class TransformRefused(WrongUse):
 class TookTooLong(WrongUse):
     """Raised when a request of the pages took longer than allowed, and was given up.
 
-    To do: ask for less, or ask the command line, which has no such limit, as the message says.
+    To do: ask for less, or ask the command line, which has no such limit.
     """
 
 
@@ -165,8 +161,7 @@ class Conflict(TidemarkError):
 
 
 class Fenced(Conflict):
-    """Raised when a newer attempt has taken the window, or committed it: nothing that this attempt wrote counts. Or
-    a newer compaction of the sink has begun.
+    """Raised when a newer attempt has taken the window, or committed it: nothing that this attempt wrote counts.
 
     To do: nothing; the newer attempt does the work.
     """
@@ -265,7 +260,7 @@ class SourceChanged(TidemarkError):
 
 
 class TopicGone(SourceChanged):
-    """Raised when a topic that was read no longer exists. Contrast `TopicUnknown`.
+    """Raised when a topic that was read no longer exists.
 
     To do: `on_deleted: leave`, or correct `source`.
     """
@@ -286,8 +281,7 @@ class OffsetsOutOfRange(SourceChanged):
 
 
 class LogTruncated(SourceChanged):
-    """Raised when a log ends below offsets that were read, or was cut there and has grown again. Contrast
-    `OffsetsOutOfRange`.
+    """Raised when a log ends below offsets that were read, or was cut there and has grown again.
 
     To do: find out why; `on_truncated: accept` reads on from the cut.
     """
@@ -314,10 +308,9 @@ class Unreachable(TidemarkError):
 
 
 class EngineEnded(TidemarkError):
-    """Raised when the [warm engine](engines.md#a-warm-engine) of a run has ended, or did not start. Results that the
-    run has not committed do not count.
+    """Raised when the [warm engine](engines.md#a-warm-engine) of a run has ended, or did not start.
 
-    To do: run again, as Airflow does; the next run starts an engine. If it does not start, its log says why.
+    To do: run again, as Airflow does. If no engine starts, its log says why.
     """
 
     exit_code = EXIT_UNREACHABLE
@@ -349,8 +342,7 @@ class ProcessingFailed(TidemarkError):
 
 
 class DiskFull(ProcessingFailed):
-    """Raised when a disk has no room for results, for a ledger in a file, or for Spark's scratch files. What was begun
-    there does not count.
+    """Raised when a disk has no room for results, for a ledger in a file, or for Spark's scratch files.
 
     To do: make room on the disk that the message names, and run again.
     """
@@ -378,9 +370,9 @@ class VerificationFailed(TidemarkError):
     retriable = True
 
 
-class ComputedAgain(TidemarkError):
-    """Raised when Spark lost rows that it kept, with an executor for example, and computed them again. Tidemark
-    does not take such rows from a function, or from SQL that may return something else each time.
+class RowsRecomputed(TidemarkError):
+    """Raised when Spark lost rows that it kept, with an executor for example, and computed them again. A
+    function, or SQL, may then have returned something else.
 
     To do: run again, as Airflow does; see [lost executors](engines.md#when-an-executor-is-lost).
     """

@@ -234,8 +234,9 @@ def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: 
         text = MINIMAL.replace("stream: orders", f"stream: {name}")
         (tmp_path / f"{name}.yaml").write_text(f"{text}engine:\n  {engine}\n")
     pools = {(dag.dag_id, task.pool) for dag in build_dags(tmp_path) for task in dag.tasks if is_spark_job(task)}
-    kinds = ("ingest", "backfill", "replay", "audit", "erase")
-    expected = {"one": ["spark"] * 5, "two": ["spark", *["replays"] * 4], "neither": ["default_pool"] * 5}
+    # An erasure reads no messages, so it has no job.
+    kinds = ("ingest", "backfill", "replay", "audit")
+    expected = {"one": ["spark"] * 4, "two": ["spark", *["replays"] * 3], "neither": ["default_pool"] * 4}
     assert pools == {
         (f"{name}__{kind}", pool) for name, found in expected.items() for kind, pool in zip(kinds, found, strict=True)
     }
@@ -254,7 +255,7 @@ def test_what_is_triggered_has_a_longer_time_out_than_the_ingest(tmp_path: Path)
     }
     ingest, others = {"one": 20, "two": 50}, {"one": 24 * 60, "two": 300}
     tasks = [("audit", "compare"), ("audit", "compare_again"), ("backfill", "process"), ("replay", "process")]
-    tasks += [("replay", "compare"), ("erase", "process")]
+    tasks += [("replay", "compare")]
     assert found == {
         **{(f"{name}__ingest", "process"): timedelta(minutes=minutes) for name, minutes in ingest.items()},
         **{(f"{name}__{kind}", task): timedelta(minutes=others[name]) for kind, task in tasks for name in given},
@@ -321,8 +322,8 @@ def test_the_tasks_log_says_what_a_person_should_know(
     headroom = "a/0: offset 10, the next unread one, may be deleted in 31 h"
     shown = [shown_overview(partition(lag=0), status=status, retention_headroom=headroom)]
     monkeypatch.setattr("tidemark.views.overview.overview", lambda opened, unread: shown[0])
-    monkeypatch.setattr("tidemark.ledger.covered.unread_now", lambda book: None)
-    opened = cast("Any", SimpleNamespace(book=SimpleNamespace(stream="orders")))
+    monkeypatch.setattr("tidemark.ledger.covered.unread_now", lambda ledger: None)
+    opened = cast("Any", SimpleNamespace(ledger=SimpleNamespace(stream="orders")))
     caplog.set_level("INFO", logger="tidemark.airflow.metrics")
     send_positions(opened)
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [

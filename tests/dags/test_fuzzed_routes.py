@@ -23,7 +23,7 @@ from tests.support.known_streams import KnownStream, tables
 from tests.support.pages_in_memory import opened_by_pages, page_ledger, routes
 from tests.support.stream_text import MINIMAL
 from tidemark.ledger.records import LaneKind
-from tidemark.plugin import viewing
+from tidemark.plugin import stream_access
 from tidemark.plugin.access import get_user
 from tidemark.plugin.app import build_app
 from tidemark.plugin.routes import messages as messages_routes
@@ -170,12 +170,12 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page_ledger: str) ->
     made.ends((0, 12))
     while made.ingest("orders__ingest/first") is not None:
         pass
-    claim_lane(made.opened, LaneKind.REPLAY, "orders__replay/1", made.opened.book.authority().covered(), "why")
+    claim_lane(made.opened, LaneKind.REPLAY, "orders__replay/1", made.opened.ledger.authority().covered(), "why")
     opened_by_pages(monkeypatch, made)
-    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(stream_access, "may_see", lambda _, dags: set(dags))
     for where, name in (
         *((one, "may_trigger") for one in (messages_routes, plans_routes, steering_routes)),
-        (viewing, "may_see_files"),
+        (stream_access, "may_see_files"),
     ):
         monkeypatch.setattr(where, name, lambda *_: True)
     monkeypatch.setattr(messages_routes, "note_look", lambda *_: None)

@@ -29,7 +29,7 @@ from tidemark.clients.connections import Connection
 from tidemark.errors import ConnectionMissing
 from tidemark.ledger.records import Attempt, LaneKind, Window
 from tidemark.ledger.stores.kinds import ledger_store
-from tidemark.plugin import streams, viewing
+from tidemark.plugin import stream_access, streams
 from tidemark.plugin.access import get_user
 from tidemark.plugin.app import build_app
 from tidemark.plugin.routes import browse as browse_routes
@@ -45,7 +45,7 @@ from tidemark.views.messages.fates import Fate
 
 pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarnings("ignore")]
 
-HBASE = "sinks:\n  - type: hbase\n    table: orders\ndead_letters:\n  table: orders_dead\n"
+HBASE = "sinks:\n  - type: hbase\n    table: orders\ndead_letters:\n  type: hbase\n  table: orders_dead\n"
 LEDGER = {"type": "sql", "sql": "sqlite_default"}
 STORES = {"sql": "{type: sql, sql: sqlite_default}", "parquet": "{type: parquet, folder: dead}"}
 AUDIT, OPEN = "orders__audit/first", "orders__replay/second"
@@ -183,7 +183,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.fixture
 def client(made: KnownStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     """The pages, for somebody who may see and do everything."""
-    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(stream_access, "may_see", lambda _, dags: set(dags))
     for module in (browse_routes, messages_routes):
         monkeypatch.setattr(module, "may_trigger", lambda *_: True)
         monkeypatch.setattr(module, "note_look", lambda *_: None)

@@ -40,9 +40,9 @@ from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.clients.connections import Connections
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import LedgerContradiction, StaleLedger, Unreachable
-from tidemark.ledger.book import record_key
+from tidemark.ledger.ledger import record_key
 from tidemark.ledger.records import LaneKind
-from tidemark.plugin import streams, viewing
+from tidemark.plugin import stream_access, streams
 from tidemark.plugin.access import get_user
 from tidemark.plugin.app import build_app
 from tidemark.plugin.routes import messages as messages_routes
@@ -57,7 +57,7 @@ from tidemark.runs.requests.forms import ReplayRequest, checked
 from tidemark.runs.requests.plan import digest, plan_request
 from tidemark.runs.windows import lanes
 from tidemark.views import erasure_preview
-from tidemark.views.event_time.completeness import Span
+from tidemark.views.event_time.completeness import TimeSpan
 from tidemark.views.event_time.progress import hour_name, progress
 from tidemark.views.messages.fates import Fate
 from tidemark.views.newer_windows import newer_windows
@@ -153,7 +153,7 @@ def test_every_route_of_a_stream_asks_for_the_right_to_see_it(
         other = ask(client, route, "nowhere")
         assert (other.status_code, other.text) == (404, answer.text)
     # The stream is there, for those who may see it.
-    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(stream_access, "may_see", lambda _, dags: set(dags))
     assert client.get("/api/streams").json()["streams"] == ["orders"]
     assert client.get("/streams/orders").status_code == 200
 
@@ -168,7 +168,7 @@ def test_what_is_asked_is_answered_with_exact_offsets(
     orders.ends((far + 1, far + 11))
     orders.ingest("orders__ingest/first")
     orders.ends((far + 1, far + 12), (0, 5))
-    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(stream_access, "may_see", lambda _, dags: set(dags))
     opened_by_pages(monkeypatch, orders)
 
     def asked(path: str) -> Any:
@@ -210,8 +210,8 @@ def test_some_of_many_streams_are_a_small_answer_in_the_order_of_all(
     orders = StreamInMemory(tmp_path, kafka=LookedAt(), text=TEXT)
     orders.ends((0, 10))
     orders.ingest("orders__ingest/first")
-    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags) - {"hidden__ingest"})
-    monkeypatch.setattr(viewing, "known_dags", set)
+    monkeypatch.setattr(stream_access, "may_see", lambda _, dags: set(dags) - {"hidden__ingest"})
+    monkeypatch.setattr(stream_access, "known_dags", set)
     opened_by_pages(monkeypatch, orders)
 
     def opened(path: Path, connections: Connections, **_: object) -> OpenStream:
@@ -249,8 +249,8 @@ def test_the_list_of_streams_says_that_a_dag_file_comes_near_airflows_limits(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the time that Airflow's DAG processor has noted itself; to those who may see what is wrong with files."""
-    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
-    monkeypatch.setattr(viewing, "may_see_files", lambda _: True)
+    monkeypatch.setattr(stream_access, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(stream_access, "may_see_files", lambda _: True)
 
     def took(seconds: float, *, stale: bool = False) -> list[str]:
         with create_session() as session:
@@ -277,7 +277,7 @@ def test_the_list_of_streams_says_that_a_dag_file_comes_near_airflows_limits(
         assert "build_dags(..., shard=(1, 2))" in said
         assert took(23.0, stale=True) == []
         took(23.0)
-        monkeypatch.setattr(viewing, "may_see_files", lambda _: False)
+        monkeypatch.setattr(stream_access, "may_see_files", lambda _: False)
         assert client.get("/api/streams").json() == {"streams": ["orders"], "problems": []}
     finally:
         with create_session() as session:
@@ -294,7 +294,7 @@ def test_a_hole_is_in_the_status_though_nobody_has_opened_the_picture(
         orders.ends((0, end))
         orders.ingest(f"orders__ingest/{end}")
     del orders.store.values[record_key("ingest", 2)]
-    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(stream_access, "may_see", lambda _, dags: set(dags))
     opened_by_pages(monkeypatch, orders)
     monkeypatch.setenv("AIRFLOW__TIDEMARK__PAGE_CACHE_SECONDS", "0")
     again = build_app()
@@ -324,7 +324,7 @@ class Looked(TimedKafka, LookedAt):
 def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Timed:
     """What the pages ask: a ledger and a Kafka in memory, for somebody who may see the stream."""
     made = Timed(tmp_path, kafka=Looked(logs={}), text=TEXT)
-    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(stream_access, "may_see", lambda _, dags: set(dags))
     opened_by_pages(monkeypatch, made)
     return made
 
@@ -344,12 +344,12 @@ def test_the_calendar_and_the_answer_of_an_hour(client: TestClient, timed: Timed
     found = asked("")
     assert (found["now"], found["watermark"], found["first"]) == (minutes(200), minutes(125), minutes(61))
     assert len(found["hours"]) == 168
-    first = hour_name(Span(minutes(0), minutes(60)))
+    first = hour_name(TimeSpan(minutes(0), minutes(60)))
     four = asked(f"?since={first}&hours=9")["hours"]
     assert [one["word"] for one in four] == ["before the first message", "complete", "not read yet", "not over"]
     assert [one["missing"] for one in four] == ["0", "0", "2", "0"]
     # The same as the command line says, and what a backfill can read.
-    span = Span(minutes(60), minutes(120))
+    span = TimeSpan(minutes(60), minutes(120))
     (answer,) = progress(timed.opened).answers(span)
     whole = asked(f"/{hour_name(span)}")
     (partition,) = whole["partitions"]
@@ -412,7 +412,7 @@ def test_the_audits_and_their_reports(client: TestClient, timed: Timed) -> None:
         debris=0,
         missing_at=("orders/0@1",),
     )
-    findings = timed.opened.book.store_selection(offsets((0, 1, 2)))
+    findings = timed.opened.ledger.store_selection(offsets((0, 1, 2)))
     report = AuditReport(
         stream="orders",
         run="orders__audit/second",
@@ -543,7 +543,7 @@ def test_an_address_that_is_none_has_a_page_and_programs_have_a_sentence(client:
 
 
 def test_the_pages_name_only_files_that_there_are(client: TestClient, app: FastAPI) -> None:
-    folder = Path(viewing.__file__).parent / "page"
+    folder = Path(stream_access.__file__).parent / "page"
     for path in folder.iterdir():
         for named in re.findall(r"""(?:src|href)="(?:\.\./)*files/([^"]+)"|from "\./([^"]+)\"""", path.read_text()):
             assert (folder / (named[0] or named[1])).exists(), (path.name, named)
@@ -556,7 +556,7 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     made.ends((FAR, FAR + 10))
     made.ingest("orders__ingest/first")
     made.ends((FAR, FAR + 12))
-    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(stream_access, "may_see", lambda _, dags: set(dags))
     opened_by_pages(monkeypatch, made)
     return made
 
@@ -568,7 +568,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnownStream:
     made.ends((0, 13))
     while made.ingest("orders__ingest/first") is not None:
         pass
-    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(stream_access, "may_see", lambda _, dags: set(dags))
     opened_by_pages(monkeypatch, made)
     made.log.away = True
     monkeypatch.setattr(made.log, "topics", _away)
@@ -791,7 +791,7 @@ def test_what_would_be_erased_is_shown_before_and_a_key_is_for_those_who_may_era
     records = f"orders/0@{FAR + 3}\norders/0@{FAR + 4}"
     found = asked(records=records).json()
     ((part,), (span,)) = (found["partitions"], found["partitions"][0]["ranges"])
-    assert (found["offsets"], part["offsets"], found["read_again"], found["may_start"]) == ("2", "2", "0", False)
+    assert (found["offsets"], part["offsets"], found["may_start"]) == ("2", "2", False)
     assert (span["from"], span["until"]) == (str(FAR + 3), str(FAR + 5))
     assert {"hbase", "the source"} <= {one["name"] for one in found["places"]}
     assert asked(records=records, plan=found["plan"]).status_code == 200
@@ -804,7 +804,7 @@ def test_what_would_be_erased_is_shown_before_and_a_key_is_for_those_who_may_era
         answer = asked(**{field: "customer 4711"})
         assert (answer.status_code, "orders__erase" in answer.json()["detail"]) == (403, True)
     may.add("orders__erase")
-    monkeypatch.setattr(erasure_preview, "MOST_READ", 3)
+    monkeypatch.setattr(erasure_preview, "MAX_READ", 3)
     answer = asked(key="customer 4711")
     assert (answer.status_code, "a page reads up to 3 to look for a key" in answer.json()["detail"]) == (400, True)
     (told,) = noted

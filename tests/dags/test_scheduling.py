@@ -20,9 +20,9 @@ from sqlalchemy import delete
 
 from tests.support.overviews import partition, shown_overview
 from tests.support.stream_text import MINIMAL
-from tidemark.plugin import viewing
+from tidemark.plugin import stream_access
 from tidemark.plugin.scheduling import last_line, scheduling_of
-from tidemark.plugin.viewing import Viewing
+from tidemark.plugin.stream_access import StreamAccess
 from tidemark.streams.loading import load
 from tidemark.views.overview import Status
 from tidemark.views.scheduling import Scheduling
@@ -143,11 +143,11 @@ def test_a_stream_that_airflow_has_never_read_is_a_line(
         path = tmp_path / f"{name}.yaml"
         path.write_text(MINIMAL.replace("stream: orders\n", f"stream: {name}\n"))
         files[name] = load(path)
-    monkeypatch.setattr(viewing, "may_see", lambda user, dags: {DAG} & set(dags))
-    monkeypatch.setattr(viewing, "may_see_files", lambda user: allowed)
+    monkeypatch.setattr(stream_access, "may_see", lambda user, dags: {DAG} & set(dags))
+    monkeypatch.setattr(stream_access, "may_see_files", lambda user: allowed)
     known: Any = SimpleNamespace(now=lambda: (files, []))
     asking: Any = SimpleNamespace(look=lambda files, older: [], known=lambda file: None)
-    page = Viewing(known, cast("Any", None), asking)
+    page = StreamAccess(known, cast("Any", None), asking)
     seen, lines, _ = asyncio.run(page.among_all("ann"))
     assert seen.keys() == {"seen"}
     unread = [(one.stream, one.state, one.is_unread) for one in lines if one.stream != "seen"]

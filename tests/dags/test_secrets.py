@@ -46,6 +46,7 @@ def file(tmp_path: Path, secure: SecureKafka, monkeypatch: pytest.MonkeyPatch, s
     return path
 
 
+@pytest.mark.full
 @pytest.mark.covers("Q4", "Q5")
 def test_no_secret_of_a_connection_is_shown_or_kept_by_airflow(
     file: Path, airflow_home: Path, capfd: pytest.CaptureFixture[str], secret: str, monkeypatch: pytest.MonkeyPatch
@@ -56,7 +57,7 @@ def test_no_secret_of_a_connection_is_shown_or_kept_by_airflow(
     with watched(canary) as command_lines:
         run = dags[f"{NAME}__ingest"].test()
         assert {task.task_id: str(task.state) for task in run.get_task_instances()}["process"] == "success"
-        found = open_stream(file).book.head(INGEST)
+        found = open_stream(file).ledger.head(INGEST)
         assert found is not None
         assert found.head.last is not None
         kafka = json.loads(os.environ[variable("kafka_secure")])

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory
 from tidemark.airflow import connections
 from tidemark.airflow.operators import CompleteSensor, WindowsSensor
-from tidemark.airflow.triggers import BehindTrigger, Passed, WindowsTrigger
+from tidemark.airflow.triggers import BehindTrigger, NewSign, WindowsTrigger
 from tidemark.airflow.waiting import Sign, behind, windows_there
 from tidemark.errors import TidemarkError, Unreachable, WrongUse
 
@@ -193,7 +193,7 @@ def test_how_far_behind_is_too_far(looks: Looks) -> None:
 
 @pytest.mark.covers("N75")
 def test_a_sign_is_given_again_when_nothing_came_of_it() -> None:
-    passed = Passed(again_seconds=900)
+    passed = NewSign(again_seconds=900)
     sign = Sign("orders", "behind", 3)
     assert [passed.is_new(sign, now) for now in (0, 1, 899, 900, 901)] == [True, False, False, True, False]
     assert passed.is_new(Sign("orders", "behind", 4), 902)

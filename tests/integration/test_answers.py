@@ -47,6 +47,7 @@ def live(make: Make, site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Li
     return made
 
 
+@pytest.mark.full
 @pytest.mark.covers("N4")
 def test_what_can_be_replayed_is_and_the_rest_is_answered(live: LiveStream) -> None:
     file, topic = str(live.file), live.topics[0]
@@ -54,7 +55,7 @@ def test_what_can_be_replayed_is_and_the_rest_is_answered(live: LiveStream) -> N
     command = ("replay", file, *(word for one in ranges for word in ("--ranges", one)), "--reason", "a test")
     position, before = live.positions(), live.independent.generations()
     rows, files = live.independent.hbase().by_place(), live.independent.parquet(live.fields).by_place()
-    everything = dict(live.opened.book.store.scan(()))
+    everything = dict(live.opened.ledger.store.scan(()))
 
     left_out = {
         EXPIRED: (f"{topic}/0", 5, 10),
@@ -80,7 +81,7 @@ def test_what_can_be_replayed_is_and_the_rest_is_answered(live: LiveStream) -> N
     assert f"{EXPIRED}: {topic}/0@5-10; " in said
     _, said = tidemark("replay", "--yes", file, "--records", f"{topic}/0@5", "--reason", "a test", code=2)
     assert f"there is nothing to replay: {EXPIRED}: {topic}/0@5-6" in said
-    assert dict(live.opened.book.store.scan(())) == everything
+    assert dict(live.opened.ledger.store.scan(())) == everything
 
     done = json.loads(tidemark(*command, "--yes", "--json")[0])
     (window,) = done["windows"]

@@ -21,8 +21,8 @@ from tidemark.audit.report import AuditReport
 from tidemark.cli.commands.results import read_rows, readable
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger import selections
-from tidemark.ledger.book import record_key
 from tidemark.ledger.codec import decode
+from tidemark.ledger.ledger import record_key
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -30,6 +30,7 @@ from tidemark.offsets.shares import Share
 from tidemark.runs.auditing import repair_of
 from tidemark.runs.requests import answers, selecting
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
+from tidemark.sinks.hbase.table import stream_table
 from tidemark.sinks.stored_rows import Mark
 from tidemark.sinks.values import value_of
 from tidemark.spark.audit import differences
@@ -84,7 +85,7 @@ def test_missing_rows_are_named_and_a_replay_of_the_findings_repairs_them(live: 
     gone = rows_at(live, 0, 1, 4)
     delete_rows(live, live.name, 0, 1, *gone)
     # A share of a quarter has the block with the damage for one of four seeds, and says no more of the others.
-    covered = live.opened.book.authority().covered()
+    covered = live.opened.ledger.authority().covered()
     shares = [audited(live, share=Share("25%", seed)) for seed in range(2)]
     for seed, found in enumerate(shares):
         looked_at, _ = Share("25%", seed).of(covered, Level.FULL.piece)
@@ -99,7 +100,7 @@ def test_missing_rows_are_named_and_a_replay_of_the_findings_repairs_them(live: 
     assert (place(report, "hbase").missing, place(report, "parquet").missing) == (4, 0)
     assert not report.clean
     assert report.findings is not None
-    live.select(LaneKind.REPLAY, live.opened.book.selection(report.findings))
+    live.select(LaneKind.REPLAY, live.opened.ledger.selection(report.findings))
     after = audited(live)
     assert after.clean, after.sentence()
     live.assert_exactly_what_was_read()
@@ -121,7 +122,7 @@ def test_a_repair_replays_what_kafka_still_has_and_names_the_rest(live: LiveStre
     assert planned is not None
     lost = live.ranges(0, 1, (expired, expired + 1))
     assert planned.replay.left_out == {answers.EXPIRED: lost}
-    assert planned.replay.named == planned.findings - lost
+    assert planned.replay.ranges == planned.findings - lost
     assert planned.sentence().endswith(f"; 1 findings cannot be replayed: {answers.EXPIRED}: {next(iter(lost))}")
     live.select(LaneKind.REPLAY, selecting.stored_selection(live.opened, planned.selection))
     after = audited(live, selecting.stored_selection(live.opened, planned.audit_after))
@@ -133,7 +134,7 @@ def test_a_repair_replays_what_kafka_still_has_and_names_the_rest(live: LiveStre
     live.kafka.delete_records(live.topics[0], 1, max(gone[1]) + 1)
     planned = repair_of(live.opened, report)
     assert planned is not None
-    assert (planned.replay.named, planned.selection, planned.replay.left_out) == (
+    assert (planned.replay.ranges, planned.selection, planned.replay.left_out) == (
         RangeSet(),
         "",
         {answers.EXPIRED: planned.findings},
@@ -178,6 +179,7 @@ def test_the_sinks_are_audited_without_reading_kafka(live: LiveStream, monkeypat
     live.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 def test_a_block_that_differs_is_a_finding_as_a_whole(live: LiveStream) -> None:
     """Also when only some of it was asked for: nobody knows which of its rows is wrong."""
     live.produce(300)
@@ -202,7 +204,7 @@ def test_changed_and_extra_rows_are_named(live: LiveStream) -> None:
     assert last is not None
     changed, *_ = rows_at(live, 0, 0, 1)
     at = TopicPartition(live.topics[0], 0)
-    table = live.opened.result_table("hbase_default", live.name)
+    table = stream_table(live.opened, "hbase_default", live.name)
     name = live.name.encode()
     # Behind Tidemark's back, but with its timestamp: one cell changed, and one row that no message gave.
     cell = Mutation(column=b"d:" + live.fields[1].encode(), value=b"someone else's")
@@ -214,7 +216,7 @@ def test_changed_and_extra_rows_are_named(live: LiveStream) -> None:
     assert place(report, "hbase").different_at == (f"{live.topics[0]}/0@{changed}",)
     assert place(report, "hbase").extra_at == (f"{live.topics[0]}/0@{changed}",)
     assert report.findings is not None
-    live.select(LaneKind.REPLAY, live.opened.book.selection(report.findings))
+    live.select(LaneKind.REPLAY, live.opened.ledger.selection(report.findings))
     assert audited(live).clean
     assert live.independent.hbase().debris == 0
 
@@ -229,7 +231,7 @@ def test_dead_letters_are_audited_too(live: LiveStream) -> None:
     report = audited(live)
     assert place(report, "dead letters").missing_at == (f"{topic}/{partition}@{offset}",)
     assert report.findings is not None
-    live.select(LaneKind.REPLAY, live.opened.book.selection(report.findings))
+    live.select(LaneKind.REPLAY, live.opened.ledger.selection(report.findings))
     assert audited(live).clean
 
 
@@ -237,7 +239,7 @@ def test_dead_letters_are_audited_too(live: LiveStream) -> None:
 def test_late_messages_and_the_borders_of_windows_are_no_differences(make: Make) -> None:
     """The times of messages run backwards over the windows, from half an hour ahead to five days ago."""
     live = make(CDN, **RAW)
-    ahead = live.opened.book.clock() + 1_800_000
+    ahead = live.opened.ledger.clock() + 1_800_000
     for first in (0, 20):
         producer = KafkaProducer(bootstrap_servers=live.kafka.servers)
         for number in range(first, first + 20):
@@ -247,7 +249,7 @@ def test_late_messages_and_the_borders_of_windows_are_no_differences(make: Make)
         live.ingest()
     report = audited(live)
     assert (report.clean, report.expected) == (True, 40), report.sentence()
-    newest, oldest = (live.opened.book.record("ingest", seq)[1].tallies[0] for seq in (1, 2))  # type: ignore[index]
+    newest, oldest = (live.opened.ledger.record("ingest", seq)[1].tallies[0] for seq in (1, 2))  # type: ignore[index]
     assert oldest.last_timestamp < newest.first_timestamp
 
 
@@ -285,6 +287,7 @@ def test_a_row_that_is_there_twice_and_one_that_is_missing_are_seen_by_audit_and
     assert place(report, "parquet").missing_at == (f"{last['_topic']}/{last['_partition']}@{last['_offset']}",)
 
 
+@pytest.mark.full
 def test_a_missing_row_in_hbase_is_seen_by_the_independent_reader(live: LiveStream) -> None:
     live.produce(120)
     live.ingest()
@@ -294,12 +297,13 @@ def test_a_missing_row_in_hbase_is_seen_by_the_independent_reader(live: LiveStre
     assert live.expected().rows.keys() - found.by_place().keys() == {(live.topics[0], 2, gone, 0)}
 
 
+@pytest.mark.full
 def test_a_record_that_was_removed_or_changed_is_found(make: Make) -> None:
     live = make(CDN)
     for _ in range(3):
         live.produce(20)
         live.ingest()
-    store = live.opened.book.store
+    store = live.opened.ledger.store
     second = store.read(record_key("ingest", 2))
     assert second is not None
     changed = second.replace(b'"run":"test', b'"run":"best')
@@ -309,12 +313,13 @@ def test_a_record_that_was_removed_or_changed_is_found(make: Make) -> None:
     assert not report.clean
 
 
+@pytest.mark.full
 def test_the_audit_counts_debris_and_is_clean_all_the_same(make: Make) -> None:
     live = make(CDN)
     live.produce(200)
     live.ingest()
     at = TopicPartition(live.topics[0], 0)
-    table = live.opened.result_table("hbase_default", live.name)
+    table = stream_table(live.opened, "hbase_default", live.name)
     table.write_cells([(PartitionKeys(at).key(3, 7), MARK, Mark(5, 1, "ingest", 1).encode())], 5)
     report = audited(live)
     assert (place(report, "hbase").debris, report.clean) == (1, True)
@@ -345,9 +350,9 @@ def test_findings_that_one_value_of_the_ledger_does_not_hold_are_replayed_at_onc
     report = audit(opened, run)
     assert report.findings is not None
     assert (report.findings.offsets, place(report, "hbase").missing) == (len(gone), len(gone))
-    stored = decode(live.opened.book.report(run) or b"", AuditReport, run)
+    stored = decode(live.opened.ledger.report(run) or b"", AuditReport, run)
     assert (stored.findings, stored.clean) == (report.findings, False)
-    live.select(LaneKind.REPLAY, live.opened.book.selection(report.findings))
+    live.select(LaneKind.REPLAY, live.opened.ledger.selection(report.findings))
     assert audited(live).clean
 
 
@@ -358,17 +363,17 @@ def test_more_differences_than_findings_have_room_for(live: LiveStream, monkeypa
     gone = rows_at(live, 0, 1, 6)
     delete_rows(live, live.name, 0, 1, *gone)
     for module in (differences, repair):
-        monkeypatch.setattr(module, "MOST_FINDINGS", 4)
+        monkeypatch.setattr(module, "MAX_FINDINGS", 4)
     report = audited(live)
     assert report.findings is not None
     at = TopicPartition(live.topics[0], 1)
     first = RangeSet(OffsetRange(at, offset, offset + 1) for offset in gone[:4])
-    assert (place(report, "hbase").missing, live.opened.book.selection(report.findings)) == (6, first)
+    assert (place(report, "hbase").missing, live.opened.ledger.selection(report.findings)) == (6, first)
     assert [one for one in repair.beyond_repair(report) if one.startswith("some of 4 differences or more")]
     live.select(LaneKind.REPLAY, first)
     rest = audited(live)
     assert rest.findings is not None
-    assert live.opened.book.selection(rest.findings).count() == 2
+    assert live.opened.ledger.selection(rest.findings).count() == 2
 
 
 @pytest.mark.full
@@ -421,7 +426,7 @@ def test_what_was_acknowledged_and_is_not_there_is_named(make: Make, monkeypatch
         ("dead letters", 0, 0, 0),
     ]
     assert report.findings is not None
-    named = live.opened.book.selection(report.findings)
+    named = live.opened.ledger.selection(report.findings)
     assert {
         (one.partition.topic, one.partition.partition, at) for one in named for at in range(one.start, one.until)
     } == {place[:3] for place in lost}

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.waiting import until
-from tidemark.ledger.book import Book, View
+from tidemark.ledger.ledger import Ledger, LedgerSnapshot
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
@@ -136,7 +136,7 @@ def place_of(spark: SparkSession, made: Case) -> tuple[Audit, DataFrame, RowsAt,
         return rows
 
     opened = cast(OpenStream, None)
-    none = DeletedOffsets(cast(Book, None), View([], Authority([]), {}, 0), (), RangeSet(), (), "")
+    none = DeletedOffsets(cast(Ledger, None), LedgerSnapshot([], Authority([]), {}, 0), (), RangeSet(), (), "")
     audit = Audit(
         spark,
         opened,
@@ -153,7 +153,7 @@ def place_of(spark: SparkSession, made: Case) -> tuple[Audit, DataFrame, RowsAt,
 
 
 def by_blocks(audit: Audit, expected: DataFrame, rows: RowsAt) -> AuditedPlace:
-    blocks = PlaceBlocks(audit.forgotten.book, audit.forgotten.view, (), lambda *_: pytest.fail("no blocks"))
+    blocks = PlaceBlocks(audit.forgotten.ledger, audit.forgotten.view, (), lambda *_: pytest.fail("no blocks"))
     return compare_place(audit, "sink", lambda: expected, rows, blocks, None)
 
 
@@ -204,6 +204,7 @@ def test_rows_that_were_read_beforehand_are_read_again_for_whoever_asks_again(sp
     assert asked == [some, others, some]
 
 
+@pytest.mark.full
 def test_a_row_with_other_contents_and_a_mark_that_agrees_is_found(spark: SparkSession) -> None:
     """As today's code, or other code, has written it: number, identity and marks are right."""
     made = next(
@@ -223,5 +224,6 @@ def test_a_row_with_other_contents_and_a_mark_that_agrees_is_found(spark: SparkS
     assert (report.different, report.differences) == (1, 1)
 
 
+@pytest.mark.full
 def test_the_sums_of_no_rows(spark: SparkSession) -> None:
     assert sums_expected(spark.createDataFrame([], EXPECTED), SIZE, row_hash()) == {}

@@ -19,7 +19,7 @@ from tests.support.transactions import transaction
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
-from tidemark.ledger.book import Book, blocks_key
+from tidemark.ledger.ledger import Ledger, blocks_key
 from tidemark.ledger.records import JobProgress, LaneKind
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
@@ -40,7 +40,7 @@ DRAWN: dict[str, Any] = {
         "fields": {"number": "integer", "word": "string"},
     },
     "sinks": [{"type": "hbase", "table": "-"}],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 
 
@@ -64,7 +64,7 @@ def both(live: LiveStream) -> AuditReport:
 def change_dead_letter(live: LiveStream, offset: int) -> None:
     """Another reason in a dead letter, behind Tidemark's back: its mark still says the digest of the old one."""
     at = TopicPartition(live.topics[0], 0)
-    generation = live.opened.book.authority().of(at, offset)
+    generation = live.opened.ledger.authority().of(at, offset)
     table = live.opened.dead_letter_table()
     assert isinstance(table, ResultTable)
     row = BatchMutation(
@@ -97,7 +97,7 @@ def test_the_same_is_found_with_and_without_computing_rows_again(make: Make) -> 
     assert place(broken, "hbase").missing_at == (f"{live.topics[0]}/1@{gone}",)
     assert place(broken, "dead letters").different_at == (f"{live.topics[0]}/0@{dead}",)
     assert broken.findings is not None
-    live.select(LaneKind.REPLAY, live.opened.book.selection(broken.findings))
+    live.select(LaneKind.REPLAY, live.opened.ledger.selection(broken.findings))
     mended = both(live)
     # A newer window has taken some of what the older ones had counted.
     assert (mended.clean, mended.unchanged) == (True, 600), mended.sentence()
@@ -106,13 +106,13 @@ def test_the_same_is_found_with_and_without_computing_rows_again(make: Make) -> 
 @pytest.mark.full
 def test_a_job_notes_what_it_has_read_of_each_partition(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[JobProgress] = []
-    note = Book.note_progress
+    note = Ledger.note_progress
 
-    def noting(book: Book, progress: JobProgress) -> None:
-        note(book, progress)
+    def noting(ledger: Ledger, progress: JobProgress) -> None:
+        note(ledger, progress)
         noted.append(progress)
 
-    monkeypatch.setattr(Book, "note_progress", noting)
+    monkeypatch.setattr(Ledger, "note_progress", noting)
     live = make(ORDERS)
     for _ in range(2):
         live.produce(200)
@@ -121,7 +121,7 @@ def test_a_job_notes_what_it_has_read_of_each_partition(make: Make, monkeypatch:
 
     def read(run: str) -> JobProgress:
         """What was noted at the end of the step that reads."""
-        assert live.opened.book.last_progress() == noted[-1]
+        assert live.opened.ledger.last_progress() == noted[-1]
         found = [one for one in noted if one.run == run and one.step.startswith("reading ")][-1]
         noted.clear()
         assert found.total == tuple(whole.items())
@@ -134,7 +134,7 @@ def test_a_job_notes_what_it_has_read_of_each_partition(make: Make, monkeypatch:
         assert read(report.run).done == whole
     monkeypatch.setattr(expected_rows, "takes_one_pass", lambda stream: False)
     assert read(audited(live, level=Level.RECOMPUTE).run).done == whole
-    run, everything = live.new_run(), live.opened.book.store_selection(live.opened.book.authority().covered())
+    run, everything = live.new_run(), live.opened.ledger.store_selection(live.opened.ledger.authority().covered())
     found = compare(live.opened, run, everything.digest)
     assert (found.messages, read(run).done) == (400, whole)
 
@@ -223,6 +223,7 @@ def test_a_check_that_looks_beyond_its_message(make: Make, condition: str, uncha
     assert (report.clean, report.unchanged) == (True, 30 if unchanged else 0), report.sentence()
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6")
 def test_rows_of_a_function_are_always_computed_again(make: Make) -> None:
     """Nobody knows what a user's function does today."""
@@ -233,6 +234,7 @@ def test_rows_of_a_function_are_always_computed_again(make: Make) -> None:
     assert (report.unchanged, place(report, "hbase").different) == (0, 5)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6")
 def test_offsets_that_kafka_has_deleted_and_a_part_of_all(make: Make) -> None:
     live = make(CDN)
@@ -248,6 +250,7 @@ def test_offsets_that_kafka_has_deleted_and_a_part_of_all(make: Make) -> None:
     assert (found.clean, found.expected, found.unchanged) == (True, 150, 100)
 
 
+@pytest.mark.full
 def test_partitions_without_dead_letters_hide_none_of_the_others(make: Make, spark: SparkSession) -> None:
     live = make(CDN)
     good = [value for _, value in live.example.generate(40, 0) if value and live.example.outcome(value).reason is None]
@@ -256,19 +259,20 @@ def test_partitions_without_dead_letters_hide_none_of_the_others(make: Make, spa
     live.ingest()
     # An audit would look a second time, and find them.
     table = live.opened.dead_letter_table()
-    assert hbase_places(spark, live.opened.book, table, None, (), rows=3).count() == 3
+    assert hbase_places(spark, live.opened.ledger, table, None, (), rows=3).count() == 3
     report = both(live)
     assert report.clean, report.sentence()
     (found,) = (place.found for place in report.places if place.name == "dead letters")
     assert report.dead_letters == found == 3
 
 
+@pytest.mark.full
 def test_dead_letters_are_not_taken_for_few_where_receipts_do_not_say_how_many(make: Make) -> None:
     """As those of windows that were committed before they were read."""
     live = make(CDN)
     live.produce(400)
     (record,) = live.ingest()
-    view = live.opened.book.view()
+    view = live.opened.ledger.view()
     (window,) = view.windows
     covered = view.authority.covered()
     dead = sum(tally.dead_letters for tally in record.tallies)
@@ -289,7 +293,7 @@ def test_tallies_that_the_ledger_has_lost_are_a_problem_of_the_ledger(make: Make
     live.kafka.send((live.topics[0], 0, *message) for message in CDN.generate(11_000, 0))
     (record,) = live.ingest()
     assert audited(live).unchanged == 11_000
-    store, key = live.opened.book.store, blocks_key(record.lane, record.seq, record.attempt)
+    store, key = live.opened.ledger.store, blocks_key(record.lane, record.seq, record.attempt)
     stored = store.read(key)
     assert stored is not None
     store.put(key, stored.replace(b"[", b" [", 1))
@@ -303,6 +307,7 @@ def test_tallies_that_the_ledger_has_lost_are_a_problem_of_the_ledger(make: Make
     assert audited(live).clean
 
 
+@pytest.mark.full
 @pytest.mark.covers("N3")
 def test_offsets_without_a_message_are_explained_without_computing_rows(make: Make) -> None:
     live = make(CDN)

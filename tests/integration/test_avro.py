@@ -56,7 +56,7 @@ def stream_of(folder: Path, schema: dict[str, Any] | None = None, **scheme: Any)
         "source": {"topics": ["orders"]},
         "scheme": {"type": "avro", "fields": FIELDS, **scheme},
         "sinks": [{"type": "hbase", "table": "orders"}],
-        "dead_letters": {"table": "dead"},
+        "dead_letters": {"type": "hbase", "table": "dead"},
     }
     path.write_text(yaml.safe_dump(contents, sort_keys=False))
     return load(path).stream
@@ -158,6 +158,7 @@ def test_records_of_a_registry(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(served.asked) == sorted(f"/schemas/ids/{number}" for number in (*schemas, 4_000_000_000))
 
 
+@pytest.mark.full
 @pytest.mark.covers("E49")
 def test_a_registry_that_is_away_makes_no_message_invalid(
     make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
@@ -169,7 +170,7 @@ def test_a_registry_that_is_away_makes_no_message_invalid(
         "source": {"topics": []},
         "scheme": {"type": "avro", "registry": "avro_registry", "fields": {"id": "integer", "name": "string"}},
         "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
-        "dead_letters": {"table": "-"},
+        "dead_letters": {"type": "hbase", "table": "-"},
     }
     live = make(Example("avro", stream, ("avro",), 1, lambda count, first: iter(()), lambda value: Outcome(None, None)))
     topic = live.topics[0]
@@ -223,6 +224,7 @@ TYPED = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.covers("N81")
 def test_logical_types_and_nested_ones(spark: SparkSession, tmp_path: Path) -> None:
     schema = {
@@ -250,6 +252,7 @@ def test_logical_types_and_nested_ones(spark: SparkSession, tmp_path: Path) -> N
             check_rows(spark, other)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N83")
 def test_values_that_no_type_has_are_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
     """A decimal of more digits than its schema says, and bytes where a text is."""
@@ -313,6 +316,7 @@ def record_of(*fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "record", "name": "Order", "namespace": "shop", "fields": [*fields]}
 
 
+@pytest.mark.full
 @pytest.mark.covers("N83")
 @pytest.mark.parametrize("by_registry", [True, False])
 def test_a_field_that_nobody_named_stops_and_empties_nothing(
@@ -342,6 +346,7 @@ def test_a_field_that_nobody_named_stops_and_empties_nothing(
         rows.close()
 
 
+@pytest.mark.full
 @pytest.mark.covers("N83")
 def test_decimals_within_values_that_have_more_digits_than_their_schema_says(
     spark: SparkSession, tmp_path: Path
@@ -370,6 +375,7 @@ def test_decimals_within_values_that_have_more_digits_than_their_schema_says(
     ]
 
 
+@pytest.mark.full
 @pytest.mark.covers("N83")
 def test_members_that_nobody_named_are_passed_over(spark: SparkSession, tmp_path: Path) -> None:
     """Within records too, which may hold themselves, in any order, and by a registry without some of them."""
@@ -411,6 +417,7 @@ def test_members_that_nobody_named_are_passed_over(spark: SparkSession, tmp_path
         rows.close()
 
 
+@pytest.mark.full
 @pytest.mark.covers("N83")
 def test_a_decimal_of_too_many_digits_is_named_or_read_as_bytes(spark: SparkSession, tmp_path: Path) -> None:
     wide = {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 10}

@@ -71,7 +71,7 @@ def test_each_partition_is_resolved_by_itself(timed: LiveStream) -> None:
         assert "2026-11-21T07:00:00Z if it is milliseconds" in said
     _, said = tidemark("plan", file, "--since", at(3), "--until-time", at(3), code=2)
     assert "the first has to lie before the second" in said
-    assert list(live.opened.book.store.scan(())) == []
+    assert list(live.opened.ledger.store.scan(())) == []
 
 
 @pytest.mark.covers("N11")
@@ -102,7 +102,7 @@ def test_a_backfill_takes_what_is_not_covered_and_a_replay_what_is(timed: LiveSt
     # A dry run gives its plan: it is accepted as long as it is what it was, and no other one is.
     assert asked("replay", "--yes", file, *times, "--plan", found["replay"]["plan"])["plan"] == found["replay"]["plan"]
     _, said = tidemark("replay", "--yes", file, *times, "--plan", found["backfill"]["plan"], code=3)
-    assert f"the plan {found['backfill']['plan'][:12]} of {live.opened.book.stream} is stale" in said
+    assert f"the plan {found['backfill']['plan'][:12]} of {live.opened.ledger.stream} is stale" in said
     # The forms in Airflow ask the same.
     for request, kind in ((BackfillRequest, "backfill"), (ReplayRequest, "replay")):
         selected = plan_request(live.opened, request(since=at(2), if_none="end", reason="a test"))
@@ -163,8 +163,8 @@ def test_times_are_the_brokers_however_the_clock_of_a_run_goes(make: Make) -> No
     second = _broker_time(live, topic, messages[12:])
 
     opened, ahead = live.opened, 540_000
-    right = opened.book.clock
-    opened.book.clock = lambda: right() + ahead
+    right = opened.ledger.clock
+    opened.ledger.clock = lambda: right() + ahead
     (record,) = live.ingest(opened=opened)
     live.assert_exactly_what_was_read()
     (tally,) = record.tallies

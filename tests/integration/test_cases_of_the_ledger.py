@@ -22,7 +22,7 @@ def commit(live: LiveStream) -> Record:
     pending = ingest.plan_ingest(opened, run)
     assert pending is not None
     me = lanes.this_run(opened, run)
-    return protocol.process(opened.book, Sweeps(), NoWork(), hold, INGEST, pending.window.seq, me)
+    return protocol.process(opened.ledger, Sweeps(), NoWork(), hold, INGEST, pending.window.seq, me)
 
 
 def ranges(record: Record) -> dict[int, tuple[int, int]]:
@@ -54,7 +54,7 @@ def test_a_start_behind_the_end_is_named(make: Make) -> None:
     assert f"{topic}/0" in said
     assert "3" in said.split(f"{topic}/0", 1)[1]
     assert "1" in said.split(f"{topic}/0", 1)[1]
-    assert list(live.opened.book.store.scan(())) == []
+    assert list(live.opened.ledger.store.scan(())) == []
 
 
 @pytest.mark.covers("E29", "E32")
@@ -66,7 +66,7 @@ def test_an_empty_partition_and_offset_0_are_positions_like_others(make: Make, l
     live.kafka.send([(topic, 1, None, b"x")])
     # The others are in the next plan too, and read nothing.
     assert ranges(commit(live)) == {0: (0, 0), 1: (0, 1), 2: (4, 4), 3: (0, 0)}
-    stored = json.loads(live.opened.book.store.read(("head", INGEST)) or b"")
+    stored = json.loads(live.opened.ledger.store.read(("head", INGEST)) or b"")
     assert stored["positions"] == [[topic, 1, 0, 0], [topic, 1, 1, 1], [topic, 1, 2, 4], [topic, 1, 3, 0]]
 
 
@@ -75,7 +75,7 @@ def test_garbage_in_the_ledger_stops_the_stream_and_is_left(make: Make, ledger: 
     live = make(CDN, ledger=LEDGERS[ledger])
     live.produce(8)
     commit(live)
-    store = live.opened.book.store
+    store = live.opened.ledger.store
     before = store.read(("head", INGEST))
     assert store.swap(("head", INGEST), before, b"garbage")
     live.produce(8)

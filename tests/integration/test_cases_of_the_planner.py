@@ -19,7 +19,7 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.commit import protocol
 from tidemark.errors import InvalidStreamFile, LogTruncated, OffsetsOutOfRange
-from tidemark.ledger.book import record_key
+from tidemark.ledger.ledger import record_key
 from tidemark.ledger.records import LaneKind, Pending
 from tidemark.runs.requests.forms import BackfillRequest
 from tidemark.runs.requests.plan import plan_request
@@ -58,11 +58,11 @@ def test_a_start_counts_until_there_is_a_position(make: Make) -> None:
         assert ranges(ingest.plan_ingest(stream.opened, "run")) == expected
         position = stream.head().positions
         # From now on it is ignored, whatever it says.
-        protocol.abandon(stream.opened.book, "ingest", "a test", take_over=True)
+        protocol.abandon(stream.opened.ledger, "ingest", "a test", take_over=True)
         for other, _ in starts.values():
             stream.rewrite(source={"topics": [topic], "start": other})
             assert ranges(ingest.plan_ingest(stream.opened, "run")) == expected
-            protocol.abandon(stream.opened.book, "ingest", "a test", take_over=True)
+            protocol.abandon(stream.opened.ledger, "ingest", "a test", take_over=True)
         assert stream.head().positions == position
 
 
@@ -125,7 +125,7 @@ def test_what_is_deleted_between_plan_and_read_is_named_exactly(make: Make) -> N
         assert (live.head().seq, sum(live.positions().values())) == (0, 0)
     # By the stream file alone it does not go on: the window is pinned. Given up, the next one names what is lost.
     live.rewrite(source={"on_out_of_range": "earliest"})
-    protocol.abandon(live.opened.book, "ingest", "its offsets are gone", take_over=True)
+    protocol.abandon(live.opened.ledger, "ingest", "its offsets are gone", take_over=True)
     (record,) = live.ingest()
     assert [(gap.kind.value, gap.partition, gap.start, gap.until) for gap in record.window.gaps] == [("lost", 1, 0, 5)]
     assert audit(live.opened, "audit").clean
@@ -189,10 +189,10 @@ def test_an_older_end_is_asked_for_again_and_then_believed(live: LiveStream) -> 
     live.produce(120)
     live.ingest()
     live.produce(12)
-    before = live.opened.book.store.read(("head", "ingest"))
+    before = live.opened.ledger.store.read(("head", "ingest"))
     with pytest.raises(LogTruncated, match="ends at 1, below"):
         ingest.plan_ingest(replace(live.opened, log=StaleLog(live.kafka.endpoint, 100, 1)), "run")
-    assert live.opened.book.store.read(("head", "ingest")) == before
+    assert live.opened.ledger.store.read(("head", "ingest")) == before
     pending = ingest.plan_ingest(replace(live.opened, log=StaleLog(live.kafka.endpoint, 2, 1)), "run")
     assert pending is not None
     assert sum(one.until - one.start for one in pending.window.ranges) == 12

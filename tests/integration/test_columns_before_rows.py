@@ -88,7 +88,7 @@ def test_dead_letters_alone_fix_no_types(
     found = audit(live.opened, live.new_run())
     assert found.clean, found
     for sink in live.opened.stream.sinks:
-        compacting: Any = kind_of(sink.type).with_spark()
+        compacting: Any = kind_of(sink.type).make_spark()
         if hasattr(compacting, "compact"):
             compacting.compact(live.opened, sink, live.new_run(), CompactionRequest())
         assert {row["id"]: row["n"] for row in results(spark, live.opened, sink.name).collect()} == wanted

@@ -13,7 +13,7 @@ from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, LEDGERS, Example, Outcome
 from tidemark.commit.protocol import Step
 from tidemark.errors import Fenced, LanePaused
-from tidemark.ledger.book import record_key
+from tidemark.ledger.ledger import record_key
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
 from tidemark.runs.requests import selecting
@@ -142,7 +142,7 @@ def test_which_window_stored_a_message_is_known_for_good(make: Make, ledger: str
     assert f"skipped: window 2 of ingest jumped over {topic}/2@15-25 (max_behind: 5)\n" in out
 
     # The record of the first window is the one that was committed, with all that was known then.
-    found = opened.book.record("ingest", 1)
+    found = opened.ledger.record("ingest", 1)
     assert found is not None
     assert found[1] == first
     assert {(one.partition, one.start, one.until) for one in first.window.ranges} == {
@@ -165,7 +165,7 @@ def test_a_plan_is_shown_and_nothing_is_pinned(live: LiveStream) -> None:
     live.produce(120)
     found = asked("plan", file)
     assert (found["window"], found["pinned"], found["offsets"]) == (1, False, 120)
-    assert list(live.opened.book.store.scan(())) == []
+    assert list(live.opened.ledger.store.scan(())) == []
     pending = ingest.plan_ingest(live.opened, "run")
     assert pending is not None
     pinned = [
@@ -177,21 +177,23 @@ def test_a_plan_is_shown_and_nothing_is_pinned(live: LiveStream) -> None:
     assert (found["ranges"], found["pinned"]) == (pinned, True)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_a_changed_record_is_found(live: LiveStream) -> None:
     for _ in range(2):
         live.produce(30)
         live.ingest()
-    book = live.opened.book
-    found = book.record("ingest", 1)
+    ledger = live.opened.ledger
+    found = ledger.record("ingest", 1)
     assert found is not None
-    book.store.put(
+    ledger.store.put(
         record_key("ingest", 1), found[0].replace(b'"isolation":"read_committed"', b'"isolation":"read_uncommitted"')
     )
     _, said = tidemark("ledger", "verify", str(live.file), code=7)
     assert said == "lane ingest: window 1 is not the one that window 2 followed: one was changed\n"
 
 
+@pytest.mark.full
 def test_a_pinned_window_is_given_up(live: LiveStream) -> None:
     live.produce(30)
     assert ingest.plan_ingest(live.opened, "run") is not None
@@ -205,6 +207,7 @@ def test_a_pinned_window_is_given_up(live: LiveStream) -> None:
     assert live.head().pending is None
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_a_replay_is_given_up(live: LiveStream) -> None:
     file = str(live.file)
@@ -224,6 +227,7 @@ def test_a_replay_is_given_up(live: LiveStream) -> None:
     claim_lane(live.opened, LaneKind.REPLAY, "right", chosen, "test")
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_terminal_codes_in_a_message_stay_text(make: Make) -> None:
     live = make(CDN)
@@ -255,6 +259,7 @@ def test_wrong_use_is_named(make: Make) -> None:
     assert "tidemark: ConnectionMissing: there is no connection kafka_default: set AIRFLOW_CONN_KAFKA_DEFAULT" in said
 
 
+@pytest.mark.full
 @pytest.mark.covers("N17")
 @pytest.mark.usefixtures("spark")
 def test_a_replay_is_paused_goes_on_and_is_cancelled(make: Make) -> None:
@@ -295,7 +300,7 @@ def test_a_replay_is_paused_goes_on_and_is_cancelled(make: Make) -> None:
     with pytest.raises(Fenced, match="abandoned"):
         live.select(LaneKind.REPLAY, chosen, run, on_step=cancelling)
     (rest,) = left
-    read = sum(one.record.window.hull().count() for one in live.opened.book.committed() if one.record.lane == lane)
+    read = sum(one.record.window.hull().count() for one in live.opened.ledger.committed() if one.record.lane == lane)
     assert rest["offsets"] == 160 - read > 0
     live.assert_exactly_what_was_read()
     _, said = tidemark("replay", "--yes", file, "--run", run, code=3)
@@ -312,7 +317,7 @@ ITEMS = Example(
         "source": {"topics": []},
         "scheme": {"type": "json", "fields": {"id": "integer"}, "unknown": "keep"},
         "sinks": [{"type": "hbase", "table": "-"}],
-        "dead_letters": {"table": "-"},
+        "dead_letters": {"type": "hbase", "table": "-"},
     },
     ("items",),
     1,
@@ -324,6 +329,7 @@ ITEMS = Example(
 )
 
 
+@pytest.mark.full
 @pytest.mark.covers("N111")
 def test_keys_of_the_newest_messages_are_added_to_the_file(make: Make) -> None:
     live = make(ITEMS)

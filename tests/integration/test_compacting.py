@@ -162,7 +162,7 @@ def test_who_reads_meanwhile_reads_again(
             compacted(live)
         return sum(table.num_rows for table in tables_that_count(parts, authority))
 
-    assert steady(live.opened.book, "parquet", slowly) == wanted
+    assert steady(live.opened.ledger, "parquet", slowly) == wanted
     assert [len(look) for look in looks] == [3, 1]
     # An audit too, which looks at the files long after it has begun.
     windows(live, 1)
@@ -189,7 +189,7 @@ def test_the_newer_of_two_compactions_counts(live: LiveStream, spark: SparkSessi
     with pytest.raises(Fenced, match="was begun by run newer after this one"):
         compacted(live, at(CompactionStep.WRITTEN, lambda: found.extend(compacted(live, run="newer"))))
     assert len(found) == 1
-    known = compactions.find(live.opened.book, "parquet")
+    known = compactions.find(live.opened.ledger, "parquet")
     assert known is not None
     assert known.value.folders == tuple(found)
     assert known.value.claim is None

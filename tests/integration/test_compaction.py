@@ -14,12 +14,8 @@ from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN
 from tests.support.transactions import transaction
 from tidemark.audit.levels import Level
-from tidemark.clients.kafka.log import KafkaLog
 from tidemark.commit.protocol import Step
-from tidemark.errors import OffsetsOutOfRange, SourceChanged
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import erasing, steering
-from tidemark.runs.windows import lanes
 from tidemark.spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -83,39 +79,6 @@ def test_what_is_compacted_after_it_was_read_is_not_taken_for_a_difference(live:
         (*place, 0) for place in live.expected({(topic, 0): 6}).dead
     }
     assert audit(live.opened, "audit 2").clean
-
-
-@pytest.mark.full
-@pytest.mark.covers("N34")
-def test_a_block_that_has_lost_messages_is_not_read_again_unless_they_are_named(
-    live: LiveStream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of [0, 6), offsets 0 and 2 are compacted away. The request is refused, and so is the attempt; [6, 7) is whole."""
-    sums = {"type": "hbase_aggregates", "table": f"{live.name}_sums", "key": "host", "values": {"n": "count"}}
-    live.rewrite(sinks=[{"type": "hbase", "table": live.name}, {**sums, "block_offsets": 6}])
-    send(live, *"aabbcd")
-    live.ingest()
-    before = live.independent.hbase().by_place()
-    time.sleep(0.5)
-    send(live, "e")
-    wait_until_left(live, [1, 3, 4, 5, 6], 7)
-    live.ingest()
-    lost = r"/0@0-1, \S+/0@2-3"
-    with pytest.raises(OffsetsOutOfRange, match=rf"{lost} are gone"):
-        live.select(LaneKind.REPLAY, live.ranges(0, 0, (4, 5)))
-    with pytest.raises(OffsetsOutOfRange, match=rf"Kafka no longer has \S+{lost}"):
-        erasing.choose(live.opened, live.ranges(0, 0, (4, 5)))
-    with monkeypatch.context() as patched:
-        # As if the topic had been compacted after the request.
-        patched.setattr(KafkaLog, "compacted", lambda self, topics: set())
-        with pytest.raises(SourceChanged, match=rf"that nobody has named: \S+{lost}"):
-            live.select(LaneKind.REPLAY, live.ranges(0, 0, (4, 5)), "run")
-    steering.cancel(live.opened, lanes.lane_name(LaneKind.REPLAY, "run"), "it cannot go on")
-    assert live.independent.hbase().by_place().keys() >= before.keys()
-    (whole,) = live.select(LaneKind.REPLAY, live.ranges(0, 0, (6, 7)))
-    assert whole.tallies[0].read.number == 1
-    (named,) = live.select(LaneKind.REPLAY, live.ranges(0, 0, (0, 1), (2, 3), (4, 5)))
-    assert named.tallies[0].read.number == 4
 
 
 @pytest.mark.full

@@ -11,11 +11,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tidemark.audit.comparison import MORE_IN_TOPICS, MOST_EXAMPLES, NOT_IN_TOPICS, PlaceComparison
-from tidemark.ledger.book import NOTHING_SEEN
+from tidemark.audit.comparison import MAX_EXAMPLES, MORE_IN_TOPICS, NOT_IN_TOPICS, PlaceComparison
+from tidemark.ledger.ledger import NOTHING_SEEN
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Outcome
-from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.audit.replay_comparison import RowsToCompare
 from tidemark.spark.columns import COORDINATE, FAILURE, FAILURE_TYPE, INDEX, OUTCOME, REASON
 from tidemark.spark.readers.places import OTHERS
 
@@ -58,7 +58,7 @@ def comparing(
     outside = (AT.topic, AT.incarnation, AT.partition, len(found), 0, b"not asked for", None, [])
     kinds = f"{OUTCOME} tinyint, {REASON} string, {FAILURE} {FAILURE_TYPE}, one string, two string"
     fields = "field_0 binary, field_1 binary"
-    against = Comparing(
+    against = RowsToCompare(
         spark,
         cast("Any", SimpleNamespace(fields={"one": "string", "two": "string"})),
         spark.createDataFrame(messages, f"{PLACE}, {kinds}"),
@@ -102,7 +102,7 @@ def test_every_row_is_in_one_count_with_its_columns_and_its_reason(
     assert place.columns == columns
     assert (place.new_because, place.gone_because) == (+new, +gone)
     assert (place.new, place.gone) == (new.total(), gone.total())
-    assert [(one.at, one.index, one.columns) for one in place.changed_at] == changed_at[:MOST_EXAMPLES]
+    assert [(one.at, one.index, one.columns) for one in place.changed_at] == changed_at[:MAX_EXAMPLES]
     counts = [letters.same, letters.changed, letters.new, letters.gone]
     assert counts == [letter[kind] for kind in ("same", "changed", "new", "gone")]
 
@@ -131,6 +131,7 @@ def of_letter(before: Before, after: After) -> str:
     return "same" if now == (Outcome.INVALID, before) else "changed"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_nothing_before_and_nothing_after_is_no_difference(spark: SparkSession) -> None:
     place, letters = comparing(spark, [(None, None), (None, (Outcome.SKIPPED, None))])
@@ -138,6 +139,7 @@ def test_nothing_before_and_nothing_after_is_no_difference(spark: SparkSession) 
     assert (letters.before, letters.after, letters.differences) == (0, 0, 0)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_a_sink_that_deletes_rows_by_itself_has_reasons_of_its_own(spark: SparkSession) -> None:
     one: Row = ("x", "1")

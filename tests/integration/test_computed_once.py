@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.support.live_streams import RAW, LiveStream, Make
 from tests.support.oracle import Example
 from tidemark.commit.protocol import Step
-from tidemark.errors import ComputedAgain, VerificationFailed
+from tidemark.errors import RowsRecomputed, VerificationFailed
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.runtime.failures import translate
 
@@ -20,7 +20,7 @@ STREAM: dict[str, Any] = {
     "source": {},
     **RAW,
     "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 EXAMPLE = Example("any", STREAM, ("calls",), 2, lambda count, first: iter(()), lambda value: None)  # type: ignore[arg-type,return-value]
 OWN = {"type": "function", "function": "tests.support.own_functions:drawn", "fields": FIELDS}
@@ -103,7 +103,7 @@ def test_what_may_come_out_otherwise_is_not_committed(make: Make, spark: SparkSe
     with pytest.raises(PySparkException) as ended:
         live.ingest(run, on_step=loss)
     known = translate(ended.value)
-    assert isinstance(known, ComputedAgain)
+    assert isinstance(known, RowsRecomputed)
     assert "Nothing was committed" in str(known)
     assert loss.lost
     assert live.head().last is None
@@ -122,7 +122,7 @@ SINKS: dict[str, dict[str, Any]] = {
     "parquet": {"folder": "{name}"},
     "delta": {"folder": "{name}"},
     "hbase_latest": {"table": "{name}", "folder": "{name}", "key": "word"},
-    "hbase_aggregates": {"table": "{name}", "key": "word", "values": {"calls": "count"}},
+    "hbase_aggregates": {"table": "{name}", "folder": "{name}", "key": "word", "values": {"calls": "count"}},
     "kafka": {"topic": "{name}-results"},
 }
 
@@ -147,6 +147,7 @@ def test_a_sink_with_other_contents_than_were_counted_is_refused(
     assert live.head().last is None
 
 
+@pytest.mark.full
 @pytest.mark.covers("F3")
 @pytest.mark.parametrize(
     ("changes", "kept"),

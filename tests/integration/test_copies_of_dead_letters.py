@@ -62,7 +62,7 @@ def test_each_dead_letter_that_counts_is_copied(live: LiveStream, kafka: Kafka, 
     live.produce(120)
     with pytest.raises(TopicUnknown, match=f"copy_to_topic is {topic}, and Kafka at .* has no such topic: create it"):
         live.ingest()
-    assert live.opened.book.committed() == []
+    assert live.opened.ledger.committed() == []
     kafka.create(topic, 2)
     with pytest.raises(Cut):
         live.ingest(on_step=cut_after(Step.COMMITTED), take_over=True)

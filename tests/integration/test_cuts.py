@@ -85,13 +85,13 @@ def test_a_crash_after_any_step(live: LiveStream, step: Step, times: int) -> Non
     assert head.last is not None
     # The window that was pinned, and no more of it than that.
     assert head.pending is None
-    first = live.opened.book.record("ingest", 1)
+    first = live.opened.ledger.record("ingest", 1)
     assert first is not None
     assert first[1].window == pinned.window
     assert read_by([first[1]]) == 240
     assert head.seq == 1 if step not in (Step.COMMITTED, Step.PUBLISHED, Step.SETTLED) else head.seq == 2
     live.ingest()
-    assert read_by([window.record for window in live.opened.book.committed()]) == 300
+    assert read_by([window.record for window in live.opened.ledger.committed()]) == 300
     live.assert_exactly_what_was_read()
 
 
@@ -141,6 +141,7 @@ def test_a_crash_after_half_of_the_tasks(live: LiveStream, monkeypatch: pytest.M
     live.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 @pytest.mark.covers("G1")
 def test_a_sink_that_holds_less_than_was_read(live: LiveStream, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = HBaseResults.store
@@ -171,6 +172,7 @@ def with_cut_sweep(opened: OpenStream) -> OpenStream:
     return replace(opened, sweeper=CutSweeper(opened.connections))
 
 
+@pytest.mark.full
 @pytest.mark.covers("F1", "O9")
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("way", ["one pass", pytest.param("kept", marks=pytest.mark.full)], indirect=True)
@@ -184,9 +186,9 @@ def test_a_crash_in_the_sweep(live: LiveStream, step: Step) -> None:
         crash(live, run, on_step=cut_after(Step.SWEPT))
     else:
         crash(live, run, opened=with_cut_sweep(live.opened))
-    book, last = live.opened.book, live.head().last
+    ledger, last = live.opened.ledger, live.head().last
     assert last is not None
-    assert not book.is_settled(last)
+    assert not ledger.is_settled(last)
     live.produce(30)
     live.ingest()
     assert live.head().seq == 2
@@ -194,6 +196,7 @@ def test_a_crash_in_the_sweep(live: LiveStream, step: Step) -> None:
     assert live.independent.hbase().debris == 0
 
 
+@pytest.mark.full
 @pytest.mark.covers("F1", "O9")
 @pytest.mark.parametrize(
     ("step", "times"),
@@ -228,6 +231,7 @@ def test_a_crash_in_a_replay(live: LiveStream, step: Step, times: int) -> None:
     assert live.independent.hbase().debris == 0
 
 
+@pytest.mark.full
 @pytest.mark.covers("F2", "E38", "A42", "O9")
 @pytest.mark.parametrize("applied", [True, pytest.param(False, marks=pytest.mark.full)], ids=["applied", "not applied"])
 def test_the_commits_answer_is_lost(make: Make, monkeypatch: pytest.MonkeyPatch, applied: bool) -> None:
@@ -235,7 +239,7 @@ def test_the_commits_answer_is_lost(make: Make, monkeypatch: pytest.MonkeyPatch,
     with lossy(live.site.port("thrift")) as proxy:
         connection = {"conn_type": "generic", "host": "127.0.0.1", "port": proxy.port}
         monkeypatch.setenv(variable("hbase_lossy"), json.dumps(connection))
-        live.rewrite(ledger={"hbase": "hbase_lossy", "table": LEDGER, "offsets_table": OFFSETS})
+        live.rewrite(ledger={"type": "hbase", "hbase": "hbase_lossy", "table": LEDGER, "offsets_table": OFFSETS})
         live.produce(200)
 
         def lose_the_commit(step: Step) -> None:

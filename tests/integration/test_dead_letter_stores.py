@@ -64,6 +64,7 @@ def assert_right(live: LiveStream, erased: set[tuple[str, int, int]] = frozenset
     assert {place[:3]: fields["reason"] for place, fields in letters} == dead
 
 
+@pytest.mark.full
 @pytest.mark.covers("O11")
 @pytest.mark.usefixtures("nothing_of_hbase")
 @pytest.mark.parametrize(
@@ -131,17 +132,17 @@ def test_the_whole_way_without_hbase(make: Make, spark: SparkSession, database: 
     assert ("until the table is vacuumed" in remains) == (store == "delta")
     assert remains == "" or store == "delta"
     assert_right(live, erased)
-    live.select(LaneKind.REPLAY, live.opened.book.authority().covered())
+    live.select(LaneKind.REPLAY, live.opened.ledger.authority().covered())
     assert_right(live, erased)
     report = audit(live.opened, live.new_run())
     assert (report.clean, report.erased) == (True, 2), report.sentence()
 
     # Not only hidden.
-    hull = live.opened.book.authority().covered().hull()
+    hull = live.opened.ledger.authority().covered().hull()
     held = [place for one in hull for place, _ in live.opened.dead_letter_table().rows(Authority([]), one)]
     assert not erased & {(place.partition.topic, place.partition.partition, place.offset) for place in held}
-    (written,) = [one.place for one in places_written(live.opened.book) if one.place.name == "dead_letters"]
-    assert named_place(live.opened.book, written.words) == written
+    (written,) = [one.place for one in places_written(live.opened.ledger) if one.place.name == "dead_letters"]
+    assert named_place(live.opened.ledger, written.words) == written
     if store in FILES:
         # No file has them, not even one whose name other readers pass over.
         assert not erased & {(row["_topic"], row["_partition"], row["_offset"]) for row in rows_of(live, store)}

@@ -28,7 +28,7 @@ from tests.support.streams_in_memory import offsets
 from tidemark.clients.environment import from_environment
 from tidemark.commit.protocol import Step
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.sinks.dead_letters.sql.letters import LettersInSQL, letters_in
@@ -42,6 +42,7 @@ def letters(request: pytest.FixtureRequest, site: Site) -> LettersInSQL:
     return letters_in(from_environment, CONNECTIONS[request.param], f"dead_{secrets.token_hex(4)}", "orders")
 
 
+@pytest.mark.full
 @pytest.mark.covers("O11")
 def test_a_message_of_some_megabytes_survives(letters: LettersInSQL) -> None:
     letters.prepare("orders", "ledger 1")
@@ -50,6 +51,7 @@ def test_a_message_of_some_megabytes_survives(letters: LettersInSQL) -> None:
     assert [row.fields["value"] for row in letters.rows_at(Coordinate(AT, 6), 3)] == [value]
 
 
+@pytest.mark.full
 @pytest.mark.covers("O11")
 @pytest.mark.parametrize("letters", ["mariadb"], indirect=True)
 def test_what_the_server_would_not_take_is_refused_and_not_tried_for_a_minute(letters: LettersInSQL) -> None:
@@ -62,6 +64,7 @@ def test_what_the_server_would_not_take_is_refused_and_not_tried_for_a_minute(le
     assert letters.rows_at(Coordinate(AT, 5), 3) == []
 
 
+@pytest.mark.full
 @pytest.mark.covers("O11")
 @pytest.mark.parametrize("database", CONNECTIONS)
 def test_others_see_what_counts(database: str, site: Site, tmp_path: Path) -> None:
@@ -75,16 +78,16 @@ def test_others_see_what_counts(database: str, site: Site, tmp_path: Path) -> No
     assert (stream.seen(), len(stream.counting()), stream.left()) == ([], 1_200, 1_200)
     stream.ends((0, 1_210))
     stream.ingest("run 2")
-    back_up(stream.opened.book, tmp_path / "nightly")
+    back_up(stream.opened.ledger, tmp_path / "nightly")
     stream.good = lambda offset: offset % 2 == 0
     stream.replay(offsets((0, 0, 1_000)), "redrive")
     assert stream.seen() == stream.counting()
     assert (len(stream.seen()), stream.left()) == (710, 0)
     stream.good = lambda _: False
     for end in (1_220, 1_230):
-        restored = Book(MemoryStore(), "orders", clock=lambda: stream.now)
+        restored = Ledger(MemoryStore(), "orders", clock=lambda: stream.now)
         restore(restored, tmp_path / "nightly")
-        stream.opened = replace(stream.opened, book=restored)
+        stream.opened = replace(stream.opened, ledger=restored)
         stream.now += 60_000
         stream.ends((0, end))
         stream.ingest(f"anew {end}")

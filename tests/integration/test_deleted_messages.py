@@ -19,6 +19,7 @@ from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Count
 from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark.sinks.hbase.table import stream_table
 from tidemark.spark.jobs.audit import audit, main
 
 MESSAGES = 25_000
@@ -27,7 +28,7 @@ STRING: dict[str, Any] = {
     "source": {},
     "scheme": {"type": "string"},
     "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 
 
@@ -43,7 +44,7 @@ def test_a_row_of_a_forgotten_message_is_missed_in_its_block(make: Make, ledger:
     live.kafka.send((topic, 0, None, b"\xff" if one in INVALID else b"%d" % one) for one in range(MESSAGES))
     (record,) = live.ingest()
     at = TopicPartition(topic, 0)
-    blocks = live.opened.book.blocks(record)
+    blocks = live.opened.ledger.blocks(record)
     assert blocks is not None
     counted = {one.block: (one.stored, one.dead_letters) for one in blocks.partitions[0].blocks}
     assert counted == {
@@ -63,18 +64,18 @@ def test_a_row_of_a_forgotten_message_is_missed_in_its_block(make: Make, ledger:
     assert report.clean, report.sentence()
     assert (report.expected, report.by_tallies, report.unproven) == (4_500, 20_500, 0)
     assert "20500 offsets are no longer in Kafka, 20500 of them were compared" in report.sentence()
-    assert verify(live.opened.book) == []
+    assert verify(live.opened.ledger) == []
 
     # Behind Tidemark's back: rows and a dead letter are deleted, and a cell is changed.
     delete_rows(live, live.name, 0, 0, 12_000)
     delete_rows(live, f"{live.name}_dead", 0, 0, 12_345)
-    table = live.opened.result_table("hbase_default", live.name)
+    table = stream_table(live.opened, "hbase_default", live.name)
     cell = Mutation(column=b"d:value", value=b"someone else's")
     row = BatchMutation(row=PartitionKeys(at).key(20_100, 0), mutations=[cell])
     name, generation = live.name.encode(), record.attempt.generation
     table._gateway.once(lambda client: client.mutateRowsTs(name, [row], generation, {}))
     assert main(["--stream-file", str(live.file), "--run", "differs"]) == 1
-    stored = live.opened.book.report("differs")
+    stored = live.opened.ledger.report("differs")
     assert stored is not None
     report = decode(stored, AuditReport, "the report")
     assert [str(one) for one in place(report, "hbase").blocks_at] == [

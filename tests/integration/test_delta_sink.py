@@ -54,7 +54,7 @@ def plainly(live: LiveStream) -> Counter[tuple[str, int, int, int]]:
 def assert_each_once(live: LiveStream, spark: SparkSession) -> None:
     """Every reader gives the oracle's rows, with their contents."""
     wanted = live.expected().rows
-    plain = [row for table in delta_tables(live.opened.book, "delta") for row in table.to_pylist()]
+    plain = [row for table in delta_tables(live.opened.ledger, "delta") for row in table.to_pylist()]
     with_spark = [row.asDict() for row in results(spark, live.opened, "delta").collect()]
     for rows in (plain, with_spark):
         found = [
@@ -91,6 +91,7 @@ def test_a_refused_window_leaves_no_row_that_a_reader_sees(make: Make, spark: Sp
     assert_each_once(live, spark)
 
 
+@pytest.mark.full
 @pytest.mark.covers("E43", "I10")
 def test_a_table_through_ingests_and_replays(make: Make, example: Example, ledger: str, spark: SparkSession) -> None:
     live = make(example, ledger=LEDGERS[ledger])

@@ -20,7 +20,7 @@ from tidemark.spark.sinks import results
 
 
 def example(scheme: dict[str, Any]) -> Example:
-    stream = {"source": {"topics": []}, "scheme": scheme, "sinks": [], "dead_letters": {"table": "-"}}
+    stream = {"source": {"topics": []}, "scheme": scheme, "sinks": [], "dead_letters": {"type": "hbase", "table": "-"}}
     return Example("edges", stream, ("edges",), 1, lambda count, first: iter(()), lambda value: Outcome(None, None))
 
 
@@ -38,6 +38,7 @@ def of_kafka(value: str) -> dict[str, str]:
     return made
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7")
 @pytest.mark.parametrize(
     "name", [*(pytest.param(one, marks=pytest.mark.full) for one in ("json", "avro")), "delimited"]

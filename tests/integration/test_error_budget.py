@@ -73,6 +73,7 @@ def test_beyond_the_budget_nothing_is_left_and_exactly_at_it_the_same_window_com
     live.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 def test_the_five_most_frequent_reasons_are_named(make: Make) -> None:
     checks = [
         {"invalid_when": f"code = {number}", "reason": f"code is {number}"} for number in (0, 900, 901, 902, 903, 904)
@@ -141,6 +142,7 @@ def test_each_window_has_the_whole_budget(make: Make) -> None:
     live.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 def test_an_empty_window_has_spent_nothing(make: Make) -> None:
     """A window of aborted messages alone reads nothing: its share is 0."""
     live = make(CDN, limits={"max_invalid": {"share": 0.0}})

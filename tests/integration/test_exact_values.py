@@ -44,7 +44,7 @@ def found_in(
         "source": {"topics": ["orders"]},
         "scheme": scheme,
         "sinks": [{"type": "hbase", "table": "orders"}],
-        "dead_letters": {"table": "dead"},
+        "dead_letters": {"type": "hbase", "table": "dead"},
     }
     path.write_text(yaml.safe_dump(contents, sort_keys=False))
     stream = load(path).stream
@@ -165,6 +165,7 @@ def test_json(spark: SparkSession, tmp_path: Path) -> None:
     assert_exact(spark, tmp_path, {"type": "json", "fields": fields}, said)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N83")
 def test_delimited(spark: SparkSession, tmp_path: Path) -> None:
     # The form of its times is the stream file's.
@@ -220,6 +221,7 @@ AVRO: dict[str, tuple[Any, str, list[Any], Callable[[Any, Any], bool]]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.covers("N83", "S7")
 def test_avro(spark: SparkSession, tmp_path: Path) -> None:
     schema = {
@@ -264,6 +266,7 @@ message Top {
 """
 
 
+@pytest.mark.full
 @pytest.mark.covers("N83", "N112")
 def test_protobuf(spark: SparkSession, tmp_path: Path) -> None:
     schema = Schema(PROTO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import happybase
@@ -15,7 +16,7 @@ from tests.support.sink_topics import counting
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
+from tidemark.sinks.hbase.aggregates.sink import HBaseAggregatesAdmin
 from tidemark.sinks.hbase.rows import PartitionKeys
 from tidemark.spark.jobs import window
 from tidemark.spark.jobs.audit import audit
@@ -25,7 +26,7 @@ from tidemark.streams.model import Stream
 pytestmark = pytest.mark.usefixtures("spark")
 
 # Of a window of the example with its four sinks.
-MOST_JOBS = 5
+MAX_JOBS = 5
 # What the generated lines do not have: hosts and methods in whatever case, and queries.
 LINES = [
     '203.0.113.9 - - [21/Nov/2026:07:10:59 +0100] "get https://IMG.Example.com/a?b=1&c=2 HTTPS/1.1" 200 10 0.5',
@@ -55,7 +56,7 @@ def as_the_file_says(make: Make) -> LiveStream:
     place = {
         "hbase": {"table": live.name},
         "parquet": {"folder": live.name},
-        "hbase_aggregates": {"table": f"{live.name}_sums"},
+        "hbase_aggregates": {"table": f"{live.name}_sums", "folder": f"{live.name}_sums"},
         "kafka": {"topic": written_to(live)},
     }
     sinks = [{**sink, **place[sink["type"]]} for sink in file["sinks"]]
@@ -97,7 +98,7 @@ def test_a_small_window_takes_few_jobs_and_checks_its_rows_once(
         jobs.append(len(set(spark.sparkContext.statusTracker().getJobIdsForGroup(None)) - set(before)))
         # Other code may refuse what this code has written.
         assert len(checked) == (2 if number == 2 else 1)
-    assert max(jobs) <= MOST_JOBS
+    assert max(jobs) <= MAX_JOBS
 
 
 @pytest.mark.covers("P1", "G6")
@@ -134,13 +135,14 @@ def test_all_four_steps(make: Make) -> None:
     assert sums["img.example.com", "2026-11-21 06:10:00"]["requests"] == 3
     opened = live.opened
     (sink,) = [one for one in opened.stream.sinks if isinstance(one, HBaseAggregatesSink)]
-    table = aggregate_table(opened.connections, "hbase_default", f"{live.name}_sums")
     types: dict[str, Any] = {"requests": int, "bytes": int, "slowest": float}
 
     def aggregated() -> dict[tuple[str | None, ...], dict[str, Any]]:
         return {
-            tuple(part and part.decode() for part in key): {name: types[name](value) for name, value in values.items()}
-            for key, values in totals(opened.book, table, sink.aggregates(opened.fields))
+            tuple(row["key"].values()): {
+                name: types[name](value) for name, value in row["values"].items() if value is not None
+            }
+            for row in HBaseAggregatesAdmin().rows(opened, sink, sys.maxsize)
         }
 
     assert aggregated() == sums
@@ -158,9 +160,9 @@ def test_all_four_steps(make: Make) -> None:
     assert [place.name for place in report.places] == ["hbase", "parquet", "hbase_aggregates", "kafka", "dead letters"]
     assert [(place.missing, place.differences) for place in report.places] == [(10, 10), *[(0, 0)] * 4]
     assert report.findings is not None
-    (again,) = live.select(LaneKind.REPLAY, opened.book.selection(report.findings))
+    (again,) = live.select(LaneKind.REPLAY, opened.ledger.selection(report.findings))
     ten = RangeSet(OffsetRange(TopicPartition(one[0], one[1]), one[2], one[2] + 1) for one in gone)
-    assert opened.book.covers(again.window) == ten
+    assert opened.ledger.covers(again.window) == ten
     assert sum(tally.read.number for tally in again.tallies) == 10
     assert live.independent.hbase().by_place() == wanted
     assert aggregated() == sums

@@ -83,7 +83,7 @@ def test_what_is_exported_is_what_is_imported(
     assert tidemark(*arguments, "--yes")[0] == shown
     # As a dry run, the import changes nothing; written, it is what was exported.
     tidemark(*imported, "--dry-run")
-    assert list(other.opened.book.store.scan(())) == []
+    assert list(other.opened.ledger.store.scan(())) == []
     tidemark(*imported, "--yes")
     assert other.positions() == live.positions()
     assert {int(one["partition"][-1]): int(one["offset"]) for one in json.loads(shown)} == {0: 50, 1: 7, 2: 0}
@@ -94,10 +94,10 @@ def test_a_plan_to_an_offset_and_a_shift_beyond_the_log(make: Make, tmp_path: Pa
     live = begun(make, {0: 50, 1: 150, 2: 200}, 200)
     topic, file = live.topics[0], str(live.file)
     # A plan to offset 50 is shown, and changes nothing.
-    before = list(live.opened.book.store.scan(()))
+    before = list(live.opened.ledger.store.scan(()))
     shown = asked("plan", file, "--until", f"{topic}/0@50")
     assert shown["ranges"] == [{"partition": f"{topic}/0", "from": "0", "until": "50"}]
-    assert list(live.opened.book.store.scan(())) == before
+    assert list(live.opened.ledger.store.scan(())) == before
 
     place = f"csv:{tmp_path / 'out.csv'}"
     tidemark("ledger", "export", file, "--to", place, "--group", GROUP, "--yes")
@@ -119,7 +119,7 @@ def test_a_plan_to_an_offset_and_a_shift_beyond_the_log(make: Make, tmp_path: Pa
         arguments = ["ledger", "import", str(other.file), "--from", place, "--group", GROUP, "--shift", shift]
         _, said = tidemark(*arguments, "--dry-run")
         assert [line for line in said.splitlines() if "cut to" in line] == cut
-        assert list(other.opened.book.store.scan(())) == []
+        assert list(other.opened.ledger.store.scan(())) == []
         tidemark(*arguments, "--yes")
         assert [offset for _, offset in sorted(other.positions().items())] == offsets
 

@@ -16,6 +16,7 @@ from tidemark.errors import EXIT_FAILED
 _BYTES = 500_000
 
 
+@pytest.mark.full
 @pytest.mark.covers("F18")
 @pytest.mark.usefixtures("spark")
 def test_the_disk_of_a_sink(make: Make, tmp_path: Path, disk: Disk) -> None:

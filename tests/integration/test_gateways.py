@@ -85,6 +85,7 @@ def test_a_server_dies_in_the_middle_of_a_write(
     live.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 @pytest.mark.covers("F15")
 def test_a_region_server_that_hangs_costs_a_bounded_time(site: Site) -> None:
     gateway = Gateway(HBaseEndpoint("127.0.0.1", site.port("thrift")), timeout_ms=1_000, patience=0)
@@ -107,8 +108,8 @@ def test_a_region_server_that_hangs_costs_a_bounded_time(site: Site) -> None:
     assert patient.repeated("read", read) == []
 
 
-@pytest.mark.parametrize("thrift", [1, 2])
-def test_rows_are_read_in_pages_of_a_few_megabytes(site: Site, monkeypatch: pytest.MonkeyPatch, thrift: int) -> None:
+@pytest.mark.full
+def test_rows_are_read_in_pages_of_a_few_megabytes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     table = f"weights_{secrets.token_hex(3)}"
     gateway = Gateway(HBaseEndpoint("127.0.0.1", site.port("thrift")))
     ensure_table(gateway, table, {"d": {}})
@@ -126,12 +127,9 @@ def test_rows_are_read_in_pages_of_a_few_megabytes(site: Site, monkeypatch: pyte
         read(self, each)
 
     monkeypatch.setattr(PageSize, "read", noted)
-    gateway2 = Gateway2(HBaseEndpoint("127.0.0.1", site.port("thrift2")))
 
     def scan(start: bytes, size: PageSize | None = None) -> Iterator[tuple[bytes, bytes]]:
-        if thrift == 1:
-            return ((key, cells[b"d:x"]) for key, cells in gateway.scan(table, start, b"c", size))
-        return ((row.row, row.columnValues[0].value) for row in gateway2.scan(table, start, b"c", size))
+        return ((key, cells[b"d:x"]) for key, cells in gateway.scan(table, start, b"c", size))
 
     assert list(scan(b"a")) == [*large, *small]
     assert pages == [8, 4, 4, 4, 4, 32, 256, 408]

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 def records(live: LiveStream) -> list[Record]:
-    return [window.record for window in live.opened.book.committed()]
+    return [window.record for window in live.opened.ledger.committed()]
 
 
 @pytest.mark.covers("G4", "C1", "O7", "E37")
@@ -45,7 +45,7 @@ def test_what_a_crash_costs(make: Make, ledger: str) -> None:
             assert (report.clean, report.expected, report.unfinished) == (True, 240, 0), report.sentence()
             assert [read_by([record]) for record in records(live)] == [240, 20]
             live.assert_exactly_what_was_read()
-        elif guarantee == Guarantee.AT_MOST_ONCE:
+        elif guarantee == Guarantee.AT_MAX_ONCE:
             # The window was committed, nobody reads it again, and nobody claims to know how much of it is there.
             assert (head.seq, head.pending, read_before) == (1, None, 0)
             assert sum(head.offsets().values()) == 240
@@ -71,11 +71,12 @@ def test_what_a_crash_costs(make: Make, ledger: str) -> None:
             assert (report.clean, report.expected) == (True, 240), report.sentence()
             assert [read_by([record]) for record in records(live)] == [240, 260]
             assert live.head().positions == ()
-            assert live.opened.book.authority().covered().count() == 260
+            assert live.opened.ledger.authority().covered().count() == 260
             report = audit(live.opened, "audit 2")
             assert (report.clean, report.expected) == (True, 260), report.sentence()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "step",
     [
@@ -161,6 +162,7 @@ def test_skipping_offsets(live: LiveStream) -> None:
     assert "all of them there and unchanged" in out
 
 
+@pytest.mark.full
 def test_a_skip_waits_for_the_window_that_is_pending(make: Make) -> None:
     live = make(CDN)
     live.produce(40)
@@ -187,16 +189,16 @@ def test_a_guarantee_that_does_not_exist_is_refused(make: Make) -> None:
 def test_ignoring_what_is_stored_reads_again_in_a_lane_of_its_own(live: LiveStream) -> None:
     live.produce(70)
     live.ingest()
-    before = live.opened.book.store.read(("head", "ingest"))
+    before = live.opened.ledger.store.read(("head", "ingest"))
     everything = selecting.everything_from_the_start(live.opened)
     assert everything.count() == 70
     (record,) = live.select(LaneKind.REPLAY, everything)
     assert read_by([record]) == 70
     assert record.lane.startswith("replay-")
     # The ingest's position is what it was, and the replay's rows are the ones that count.
-    assert live.opened.book.store.read(("head", "ingest")) == before
+    assert live.opened.ledger.store.read(("head", "ingest")) == before
     counting = {
-        segment.generation for at in everything.partitions for segment in live.opened.book.authority().segments(at)
+        segment.generation for at in everything.partitions for segment in live.opened.ledger.authority().segments(at)
     }
     assert counting == {record.attempt.generation}
     live.assert_exactly_what_was_read()

@@ -24,7 +24,7 @@ from tests.support.oracle import ORDERS
 from tests.support.packages import CommandLine, installed
 from tests.support.waiting import until
 from tidemark.errors import Unreachable
-from tidemark.ledger.stores.contract import InDoubt
+from tidemark.ledger.stores.contract import WriteInDoubt
 
 pytestmark = pytest.mark.covers("O6")
 
@@ -118,6 +118,6 @@ def test_a_file_that_is_away_or_held_is_named_in_bounded_time(
     held.prepare()
     with closing(sqlite3.connect(database, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(InDoubt, match=r"SQLite at .*ledger\.db: database is locked"):
+        with pytest.raises(WriteInDoubt, match=r"SQLite at .*ledger\.db: database is locked"):
             held.swap(KEY, None, b"value")
     assert held.swap(KEY, None, b"value")

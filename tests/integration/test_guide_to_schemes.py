@@ -20,7 +20,7 @@ STREAM = {
     "scheme": {"type": "long"},
     "checks": [{"invalid_when": "value = 1", "reason": "one"}],
     "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 
 
@@ -69,6 +69,6 @@ def test_without_its_package_only_the_streams_of_the_scheme_are_refused(make: Ma
     ran = CommandLine(live.site, packages).start("streams", "check", str(live.file), str(other.file))
     out, said = ran.communicate(timeout=300)
     assert ran.returncode == 2, said
-    why = "the type long: long_scheme.settings:KIND cannot be loaded: expected a tidemark.schemes.kinds.SchemeKind"
+    why = "the type long: long_scheme.settings:KIND cannot be loaded: expected a tidemark.schemes.kinds.SchemeType"
     assert why in said
     assert f"{other.file}: stream {other.name}" in out

@@ -18,7 +18,7 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import OwnedByAnother, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.runs.windows import lanes
-from tidemark.sinks.hbase.latest.table import LatestInHBase, latest_table
+from tidemark.sinks.hbase.keyed.table import KeyedTable, keyed_table
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.jobs.window import process_windows
 from tidemark.spark.sinks import results
@@ -45,8 +45,8 @@ def with_sink(live: LiveStream, *, first: bool = False) -> None:
     live.rewrite(sinks=[mine, *others] if first else [*others, mine])
 
 
-def latest(live: LiveStream) -> LatestInHBase:
-    return latest_table(live.opened.connections, "hbase_default", table_of(live))
+def latest(live: LiveStream) -> KeyedTable:
+    return keyed_table(live.opened.connections, "hbase_default", table_of(live))
 
 
 def newest(live: LiveStream) -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ def test_the_newest_row_of_each_key(make: Make, example: Example, ledger: str, s
 
 
 def report_ledger(live: LiveStream) -> str:
-    found = live.opened.book.register()
+    found = live.opened.ledger.register()
     assert found is not None
     return found[1].ledger
 
@@ -142,7 +142,7 @@ def test_a_crash_shows_nothing_that_was_not_committed(live: LiveStream, step: St
     live.produce(60)
     live.ingest(run)
     live.ingest()
-    assert read_by([window.record for window in live.opened.book.committed()]) == 300
+    assert read_by([window.record for window in live.opened.ledger.committed()]) == 300
     assert_newest(live)
     live.assert_exactly_what_was_read()
 
@@ -219,6 +219,7 @@ def test_old_messages_never_hide_newer_state(make: Make, ledger: str) -> None:
     assert audit(live.opened, "audit").clean
 
 
+@pytest.mark.full
 @pytest.mark.covers("N9", "L7")
 def test_a_replay_takes_out_what_counts_no_more_and_brings_back_what_it_had_overwritten(make: Make) -> None:
     """Also where the rows that go are at offsets whose bytes are signs of HBase's filters: 39 is an apostrophe."""
@@ -232,7 +233,7 @@ def test_a_replay_takes_out_what_counts_no_more_and_brings_back_what_it_had_over
         live.select(LaneKind.REPLAY, live.ranges(0, 0, (39, 40)), run, on_step=cut_after(Step.SINK_STORED))
     assert keyed.shown() == {"a": "39", "b": "40"}
     lane = lanes.lane_name(LaneKind.REPLAY, run)
-    assert protocol.abandon(live.opened.book, lane, "a test", take_over=True) is not None
+    assert protocol.abandon(live.opened.ledger, lane, "a test", take_over=True) is not None
     keyed.rewrite(checks=[{"invalid_when": "value = '39'", "reason": "thirty-nine"}])
     pending = lanes.plan_lane(live.opened, lane, run)
     assert pending is not None
@@ -254,6 +255,7 @@ def test_a_replay_takes_out_what_counts_no_more_and_brings_back_what_it_had_over
     assert audit(live.opened, "audit 3").clean
 
 
+@pytest.mark.full
 @pytest.mark.covers("N27")
 def test_an_erased_value_is_in_no_cell(make: Make) -> None:
     """The row before it is the newest again."""

@@ -24,6 +24,7 @@ from tidemark.errors import LedgerContradiction, OwnedByAnother, Unreachable, Wr
 from tidemark.ledger.stores.contract import sortable
 from tidemark.ledger.stores.doubt import swap_surely
 from tidemark.ledger.stores.hbase import HBaseLedgerStore
+from tidemark.sinks.hbase.table import stream_table
 
 KEY = ("head", "ingest")
 
@@ -70,7 +71,7 @@ def test_a_results_table_must_keep_all_versions(gateway: Gateway) -> None:
 @pytest.mark.covers("E44")
 def test_a_table_belongs_to_one_stream_and_one_ledger(make: Make) -> None:
     live = make()
-    table = live.opened.result_table("hbase_default", live.name)
+    table = stream_table(live.opened, "hbase_default", live.name)
     table.prepare("orders", "ledger 1")
     table.prepare("orders", "ledger 1")
     with pytest.raises(OwnedByAnother, match="belongs to stream orders; this is stream other"):
@@ -114,7 +115,7 @@ def test_what_was_written_half_is_written_again_whole(store: HBaseLedgerStore, p
     from tidemark.sinks.stored_rows import Mark
 
     live = make()
-    direct = live.opened.result_table("hbase_default", live.name)
+    direct = stream_table(live.opened, "hbase_default", live.name)
     direct.prepare("s", "l")
     lossy_table = ResultTable(Gateway(HBaseEndpoint("127.0.0.1", proxy.port), timeout_ms=5_000), live.name)
     keys = PartitionKeys(TopicPartition("a", 0))

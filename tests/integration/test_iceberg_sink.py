@@ -34,7 +34,7 @@ from tests.support.stores import SETTINGS
 from tests.support.submitted import KILLED_JOB, Submitted
 from tidemark.commit.protocol import Step
 from tidemark.errors import TooManyInvalid, Unreachable
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.windows import lanes
@@ -100,7 +100,7 @@ def assert_each_once(live: LiveStream, spark: SparkSession) -> None:
 
 def assert_own_readers_agree(live: LiveStream, spark: SparkSession) -> None:
     wanted = live.expected().rows
-    plain = [row for table in iceberg_tables(live.opened.book, "iceberg") for row in table.to_pylist()]
+    plain = [row for table in iceberg_tables(live.opened.ledger, "iceberg") for row in table.to_pylist()]
     with_spark = [row.asDict() for row in results(spark, live.opened, "iceberg").collect()]
     for rows in (plain, with_spark):
         found = [
@@ -114,6 +114,7 @@ def assert_own_readers_agree(live: LiveStream, spark: SparkSession) -> None:
         assert dict(found) == wanted
 
 
+@pytest.mark.full
 @pytest.mark.covers("I1", "I2", "I4")
 def test_a_table_through_ingests_and_replays(make: Make, spark: SparkSession) -> None:
     live = make(CDN)
@@ -311,7 +312,7 @@ def test_what_is_erased_is_gone_once_old_snapshots_have_expired(make: Make, spar
     assert [one.rows for one in made[:1]] == [len(left)]
     report = audit(live.opened, "audit")
     assert report.clean, report.sentence()
-    plain = [row for one in iceberg_tables(live.opened.book, "iceberg") for row in one.to_pylist()]
+    plain = [row for one in iceberg_tables(live.opened.ledger, "iceberg") for row in one.to_pylist()]
     assert len(plain) == len(left) == results(spark, live.opened, "iceberg").count()
     # A replay takes its rows out of the large file, and what follows is added to it.
     live.produce(20)
@@ -374,6 +375,7 @@ def version_of(live: LiveStream) -> str:
     return table.metadata_location
 
 
+@pytest.mark.full
 @pytest.mark.covers("I1", "I2", "I3", "I6")
 @pytest.mark.parametrize("kind", [pytest.param("postgresql", marks=pytest.mark.full), "rest"])
 def test_a_catalog_on_a_server(
@@ -409,7 +411,7 @@ def test_a_catalog_on_a_server(
     assert proxy.lost == (2 if kind == "rest" else 0)
     live.produce(20)
     with monkeypatch.context() as patched:
-        patched.setattr(Book, "mark_settled", cut)
+        patched.setattr(Ledger, "mark_settled", cut)
         with pytest.raises(Cut):
             live.ingest()
     published = version_of(live)

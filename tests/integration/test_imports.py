@@ -122,7 +122,7 @@ def test_the_first_window_begins_where_the_other_program_stopped(
     arguments = ["ledger", "import", str(live.file), "--from", source, "--group", GROUP, "--json"]
     shown, said = tidemark(*arguments, "--dry-run")
     assert "dry run, nothing was changed" in said
-    assert list(live.opened.book.store.scan(())) == []
+    assert list(live.opened.ledger.store.scan(())) == []
     assert tidemark(*arguments, "--yes")[0] == shown
     pending = ingest.plan_ingest(live.opened, "run")
     assert pending is not None
@@ -173,7 +173,7 @@ def test_stored_offsets_that_cannot_be_are_refused_and_nothing_is_written(
     source = f"csv:{tmp_path / 'offsets.csv'}"
     _, found = tidemark("ledger", "import", str(live.file), "--from", source, "--group", GROUP, "--yes", code=2)
     assert said.format(GROUP, live.topics[0]) in found
-    assert live.opened.book.head("ingest") is None
+    assert live.opened.ledger.head("ingest") is None
 
 
 @pytest.mark.covers("A36")

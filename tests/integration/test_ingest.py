@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, OFFSETS, Example
+from tidemark.sinks.hbase.table import stream_table
 from tidemark.sinks.reading import hbase_rows, parquet_tables
 from tidemark.spark.jobs import window_work
 from tidemark.spark.rows.reading import read_offsets
@@ -92,14 +93,15 @@ def test_the_next_run_reads_exactly_what_has_come_since(live: LiveStream) -> Non
     live.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 @pytest.mark.covers("A19")
 def test_runs_without_anything_new_change_nothing(live: LiveStream) -> None:
     live.produce(50)
     live.ingest()
-    before = list(live.opened.book.store.scan(()))
+    before = list(live.opened.ledger.store.scan(()))
     for _ in range(10):
         assert live.ingest() == []
-    assert list(live.opened.book.store.scan(())) == before
+    assert list(live.opened.ledger.store.scan(())) == before
     live.produce(10)
     (record,) = live.ingest()
     assert sum(tally.read.number for tally in record.tallies) == 10
@@ -128,6 +130,7 @@ def test_a_capped_run_goes_on_window_after_window_to_the_end_that_it_saw(make: M
     live.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 @pytest.mark.covers("O1")
 def test_offsets_are_published_as_spark_jobs_keep_them_in_hbase(make: Make, example: Example) -> None:
     live = make(example)
@@ -148,6 +151,7 @@ def test_offsets_are_published_as_spark_jobs_keep_them_in_hbase(make: Make, exam
     connection.close()
 
 
+@pytest.mark.full
 def test_a_record_says_what_was_read_by_whom_with_what(live: LiveStream) -> None:
     live.produce(80)
     run = live.new_run()
@@ -164,6 +168,7 @@ def test_a_record_says_what_was_read_by_whom_with_what(live: LiveStream) -> None
         assert tally.first_timestamp is not None
 
 
+@pytest.mark.full
 @pytest.mark.covers("S12")
 def test_a_changed_stream_file_is_another_digest_and_changed_code_another_version(
     live: LiveStream, monkeypatch: pytest.MonkeyPatch
@@ -183,20 +188,21 @@ def test_a_changed_stream_file_is_another_digest_and_changed_code_another_versio
     assert second.attempt.stream_digest == live.opened.file.digest
 
 
+@pytest.mark.full
 def test_the_readers_show_what_counts(live: LiveStream, spark: SparkSession) -> None:
     live.produce(400)
     live.ingest()
     wanted = live.expected().rows
     opened = live.opened
-    table = opened.result_table("hbase_default", live.name)
+    table = stream_table(opened, "hbase_default", live.name)
     plain = {
         (row.place.partition.topic, row.place.partition.partition, row.place.offset, row.place.index): {
             name: value.decode() for name, value in row.fields.items()
         }
-        for row in hbase_rows(opened.book, table, "hbase")
+        for row in hbase_rows(opened.ledger, table, "hbase")
     }
     assert plain == wanted
-    assert sum(table.num_rows for table in parquet_tables(opened.book, "parquet")) == len(wanted)
+    assert sum(table.num_rows for table in parquet_tables(opened.ledger, "parquet")) == len(wanted)
     for sink in ("hbase", "parquet"):
         rows = results(spark, opened, sink)
         assert dict(rows.dtypes)[live.fields[-1]] in ("double", "boolean")

@@ -115,6 +115,7 @@ def test_installed_it_needs_no_repository(elsewhere: Path) -> None:
     assert "--socket SOCKET" in run(elsewhere, python, "-I", found["scripts"][0], "engine", "--help")
 
 
+@pytest.mark.full
 @pytest.mark.covers("N70", "N71")
 @pytest.mark.parametrize("jars", ["named", pytest.param("fetched", marks=pytest.mark.full)])
 def test_five_commands_from_nothing(elsewhere: Path, site: Site, kafka: Kafka, tmp_path: Path, jars: str) -> None:

@@ -116,7 +116,7 @@ ORDERS = {
         "fields": {"id": "integer", "lines": "string", "total": "double"},
     },
     "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 
 

@@ -57,7 +57,7 @@ LINES = Example(
         "source": {"fetch": {"max.partition.fetch.bytes": 10_000}},
         "scheme": {"type": "string"},
         "sinks": [{"type": "parquet", "folder": "-"}],
-        "dead_letters": {"table": "-"},
+        "dead_letters": {"type": "hbase", "table": "-"},
     },
     ("lines",),
     1,
@@ -176,12 +176,12 @@ def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
         ingest.plan_ingest(live.opened, "run")
     assert never_read.value.exit_code == 2
     assert "not-there" not in live.kafka.admin.list_topics()
-    assert list(live.opened.book.store.scan(())) == []
+    assert list(live.opened.ledger.store.scan(())) == []
     # Of a topic that has been read, it is a loss.
     live = make(CDN)
     live.produce(10)
     live.ingest()
-    before = list(live.opened.book.store.scan(()))
+    before = list(live.opened.ledger.store.scan(()))
     live.kafka.delete(live.topics[0])
     with pytest.raises(TopicGone, match=f"topic {live.topics[0]} no longer exists") as read:
         ingest.plan_ingest(live.opened, "run")
@@ -189,7 +189,7 @@ def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
     with pytest.raises(TopicRecreated):
         ingest.preview(live.opened)
     assert read.value.exit_code == 4
-    assert list(live.opened.book.store.scan(())) == before
+    assert list(live.opened.ledger.store.scan(())) == before
 
 
 @pytest.mark.full
@@ -229,6 +229,7 @@ def test_messages_whose_time_is_no_time(make: Make) -> None:
     assert damage.place(damaged, "hbase").missing_at == (f"{live.topics[0]}/1@{gone}",)
 
 
+@pytest.mark.full
 @pytest.mark.covers("E22")
 @pytest.mark.usefixtures("spark")
 def test_a_stream_that_starts_at_a_time(make: Make) -> None:
@@ -248,7 +249,7 @@ def test_a_stream_that_starts_at_a_time(make: Make) -> None:
         WrongUse, match=f"no message at or after .*12:00:00.* in {live.topics[0]}/2, {live.topics[0]}/3"
     ):
         live.ingest()
-    assert live.opened.book.head("ingest") is None
+    assert live.opened.ledger.head("ingest") is None
     live.rewrite(source={"topics": list(live.topics), "start": {"time": noon.isoformat(), "if_none": "end"}})
     (record,) = live.ingest()
     # Partition 1: a late message behind the first one that fits is read too; a log is not split cleanly by time.
@@ -291,6 +292,7 @@ def test_what_a_policy_jumps_over_is_in_the_ledger_and_a_backfill_may_fill_what_
     assert {one.partition: one for one in report.coverage}[f"{topic}/1"].skipped == ()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_a_stream_that_starts_at_offsets(make: Make) -> None:
     live = make(CDN)
@@ -316,7 +318,7 @@ def test_a_broker_that_is_away(make: Make) -> None:
         ingest.plan_ingest(opened, "run")
     assert time.monotonic() - began < 10
     assert caught.value.exit_code == 5
-    assert list(opened.book.store.scan(())) == []
+    assert list(opened.ledger.store.scan(())) == []
 
 
 @pytest.mark.covers("F7")
@@ -362,7 +364,7 @@ def test_what_retention_deletes_while_a_window_is_read(
     assert (live.head().seq, live.positions()) == (0, {(topic, 0): 0})
     # The policy goes on where the log begins, in a new window, which names what is lost.
     live.rewrite(source={"topics": [topic], "on_out_of_range": "earliest"})
-    protocol.abandon(live.opened.book, "ingest", "its offsets are gone", take_over=True)
+    protocol.abandon(live.opened.ledger, "ingest", "its offsets are gone", take_over=True)
     (record,) = live.ingest()
     assert [(gap.kind.value, gap.start, gap.until) for gap in record.window.gaps] == [("lost", 0, left)]
     assert [tally.read.number for tally in record.tallies] == [5]
@@ -435,13 +437,14 @@ def test_a_topic_that_is_recreated_or_deleted_while_a_window_is_processed(make: 
     assert live.head().seq == 0
 
 
+@pytest.mark.full
 @pytest.mark.covers("E20")
 @pytest.mark.usefixtures("spark")
 def test_a_recreated_topic_stops_the_stream_although_its_offsets_look_valid(make: Make) -> None:
     live = make(CDN)
     live.produce(40)
     live.ingest()
-    before = live.opened.book.store.read(("head", "ingest"))
+    before = live.opened.ledger.store.read(("head", "ingest"))
     live.kafka.recreate(live.topics[0], 4)
     with pytest.raises(SourceChanged):
         live.ingest()
@@ -451,9 +454,10 @@ def test_a_recreated_topic_stops_the_stream_although_its_offsets_look_valid(make
     live.kafka.delete(live.topics[0])
     with pytest.raises(TopicGone, match="no longer exists"):
         live.ingest()
-    assert live.opened.book.store.read(("head", "ingest")) == before
+    assert live.opened.ledger.store.read(("head", "ingest")) == before
 
 
+@pytest.mark.full
 @pytest.mark.covers("E19")
 @pytest.mark.usefixtures("spark")
 def test_records_that_are_deleted_before_they_are_read(make: Make) -> None:
@@ -469,6 +473,7 @@ def test_records_that_are_deleted_before_they_are_read(make: Make) -> None:
     assert live.head().pending is None
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_records_that_are_deleted_between_plan_and_read(make: Make) -> None:
     live = make(CDN)
@@ -482,6 +487,7 @@ def test_records_that_are_deleted_between_plan_and_read(make: Make) -> None:
     assert live.head().seq == 0
 
 
+@pytest.mark.full
 @pytest.mark.covers("O2", "E26")
 @pytest.mark.usefixtures("spark")
 def test_new_partitions_are_read_from_their_start_at_the_next_window(make: Make) -> None:
@@ -501,6 +507,7 @@ def test_new_partitions_are_read_from_their_start_at_the_next_window(make: Make)
     live.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 @pytest.mark.covers("E9", "P2")
 @pytest.mark.usefixtures("spark")
 def test_unusual_messages(make: Make) -> None:

@@ -140,6 +140,7 @@ def test_who_is_not_let_in_is_told_so(secure: SecureKafka, secret: str, monkeypa
         assert secret not in str(caught.value)
 
 
+@pytest.mark.full
 @pytest.mark.covers("Q1", "Q5")
 def test_a_login_that_became_wrong_is_tried_once_by_each_client(
     secure: SecureKafka, secret: str, caplog: pytest.LogCaptureFixture
@@ -196,7 +197,7 @@ def test_all_that_people_do_with_a_stream(
         assert report.not_compared == ("kafka",)
         assert report.sentence().endswith("debris 0; not compared: kafka")
         assert f"lacks the right Read on topic {live.name}-out" in caplog.text
-        selection = live.opened.book.store_selection(garbage)
+        selection = live.opened.ledger.store_selection(garbage)
         said = compare(live.opened, live.new_run(), selection.digest)
         assert said.not_compared == ("kafka (kafka)",)
         assert [one.differences for one in said.places] == [0, 0]
@@ -204,9 +205,10 @@ def test_all_that_people_do_with_a_stream(
     assert len({one.attempt.generation for one in (first, replayed, redriven)}) == 3
     assert command_lines == []
     assert canary not in caplog.text + "".join(capfd.readouterr())
-    assert [key for key, value in live.opened.book.store.scan(()) if canary.encode() in value] == []
+    assert [key for key, value in live.opened.ledger.store.scan(()) if canary.encode() in value] == []
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("Q1")
 def test_a_missing_right_is_an_error_that_names_it(secured: LiveStream, secure: SecureKafka) -> None:
@@ -222,12 +224,12 @@ def test_a_missing_right_is_an_error_that_names_it(secured: LiveStream, secure: 
         live.pin("first")
     secure.allow(principal, f"Read topic {topic}")
     seq = live.pin("first").seq
-    pinned = dict(live.opened.book.store.scan(("head",)))
+    pinned = dict(live.opened.ledger.store.scan(("head",)))
 
     secure.revoke(principal, f"Write topic {out}")
     with pytest.raises(NotAuthorized, match=lacks("Write", f"topic {out}")):
         live.ingest("first")
-    assert dict(live.opened.book.store.scan(("head",))) == pinned
+    assert dict(live.opened.ledger.store.scan(("head",))) == pinned
     secure.allow(principal, f"Write topic {out}")
 
     secure.revoke(principal, f"Read topic {topic}")

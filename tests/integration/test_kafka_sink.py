@@ -21,7 +21,7 @@ from tests.support.damage import place
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
 from tests.support.sink_topics import counting, written
-from tidemark.audit.comparison import MOST_EXAMPLES, NOT_IN_TOPICS, ReplayComparison
+from tidemark.audit.comparison import MAX_EXAMPLES, NOT_IN_TOPICS, ReplayComparison
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport
 from tidemark.commit.protocol import Step
@@ -57,7 +57,7 @@ def given(live: LiveStream, *topics: str) -> list[tuple[Place, tuple[str, bytes 
             (at.topic, at.partition, one.origin.place.offset, one.origin.place.index),
             (one.topic, one.key, one.value),
         )
-        for one in kafka_messages(live.opened.book, live.kafka.endpoint, topics, "kafka")
+        for one in kafka_messages(live.opened.ledger, live.kafka.endpoint, topics, "kafka")
         for at in [one.origin.place.partition]
     ]
 
@@ -123,7 +123,7 @@ def test_rows_become_messages_and_a_replay_writes_them_again(make: Make, example
     assert_each_once(live, out)
     # The older messages of a replayed row stay in the topic, and are not given.
     generations = {
-        one.origin.generation for one in kafka_messages(live.opened.book, live.kafka.endpoint, [out], "kafka")
+        one.origin.generation for one in kafka_messages(live.opened.ledger, live.kafka.endpoint, [out], "kafka")
     }
     assert {first.attempt.generation, replayed.attempt.generation} <= generations
     windows = {(headers["tidemark.lane"], headers["tidemark.window"]) for headers, *_ in written(live, out)}
@@ -191,7 +191,7 @@ def test_the_audit_names_what_is_wrong_in_a_topic_and_a_replay_repairs_it(make: 
     assert (found.extra_at, found.debris) == (named(letter), 1)
     assert set(named(wrong)) <= set(found.different_at)
     assert report.findings is not None
-    live.select(LaneKind.REPLAY, live.opened.book.selection(report.findings))
+    live.select(LaneKind.REPLAY, live.opened.ledger.selection(report.findings))
     report = audit(live.opened, "repaired")
     assert report.clean, report.sentence()
 
@@ -261,7 +261,7 @@ def test_a_comparison_says_what_a_replay_changes_in_a_topic(make: Make) -> None:
     assert min(found.same, found.changed, found.new, found.gone) > 0
     assert found.columns == Counter(name for names in changed.values() for name in names)
     assert found.columns.keys() == {"key", "value"}
-    first = [(f"{at[0]}/{at[1]}@{at[2]}", at[3], names) for at, names in changed.items()][:MOST_EXAMPLES]
+    first = [(f"{at[0]}/{at[1]}@{at[2]}", at[3], names) for at, names in changed.items()][:MAX_EXAMPLES]
     assert [(one.at, one.index, one.columns) for one in found.changed_at] == first
     assert sum(found.new_because.values()) == found.new
     assert set(found.new_because) == {"its message was a dead letter", NOT_IN_TOPICS}
@@ -278,12 +278,12 @@ def test_a_comparison_says_what_a_replay_changes_in_a_topic(make: Make) -> None:
 
 
 def everything(live: LiveStream) -> RangeSet:
-    return live.opened.book.authority().covered()
+    return live.opened.ledger.authority().covered()
 
 
 def compared(live: LiveStream) -> ReplayComparison:
     """A comparison of a replay of everything."""
-    return compare(live.opened, live.new_run(), live.opened.book.store_selection(everything(live)).digest)
+    return compare(live.opened, live.new_run(), live.opened.ledger.store_selection(everything(live)).digest)
 
 
 @pytest.mark.full
@@ -301,7 +301,7 @@ def test_a_crash_leaves_messages_that_do_not_count(live: LiveStream, step: Step,
     live.produce(60)
     live.ingest(run)
     live.ingest()
-    assert read_by([window.record for window in live.opened.book.committed()]) == 300
+    assert read_by([window.record for window in live.opened.ledger.committed()]) == 300
     assert_each_once(live, out)
     rows = len(live.expected().rows)
     assert len(list(written(live, out))) == rows + (0 if step == Step.COMMITTED else there)

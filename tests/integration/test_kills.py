@@ -95,7 +95,7 @@ def test_many_messages_and_three_kills(make: Make, submit: Submit, count: int) -
         audited = False
         while job.process.poll() is None:
             # One audit while each job is between its windows: more would only hold it up.
-            if not audited and len(live.opened.book.committed()) > committed - 2:
+            if not audited and len(live.opened.ledger.committed()) > committed - 2:
                 reports.append(audit(live.opened, live.new_run()))
                 audited = True
             else:
@@ -187,8 +187,8 @@ def _stopped(job: Submitted) -> bool:
 
 
 def _silent_for(live: LiveStream, milliseconds: int) -> bool:
-    beat = live.opened.book.last_beat("ingest")
-    return beat is not None and live.opened.book.clock() - beat.at > milliseconds
+    beat = live.opened.ledger.last_beat("ingest")
+    return beat is not None and live.opened.ledger.clock() - beat.at > milliseconds
 
 
 def _first_generation(live: LiveStream, newest: int) -> str:

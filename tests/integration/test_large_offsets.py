@@ -69,4 +69,4 @@ def test_offsets_are_exact_up_to_the_last_one(make: Make, other_kafka: tuple[Sit
     exported = tmp_path / "offsets.csv"
     tidemark("ledger", "export", str(live.file), "--to", f"csv:{exported}", "--group", "g", "--yes")
     assert exported.read_text().endswith(f",{topic},0,{end}\n")
-    assert json.loads(live.opened.book.store.read(("head", "ingest")) or b"")["positions"] == [[topic, 1, 0, end]]
+    assert json.loads(live.opened.ledger.store.read(("head", "ingest")) or b"")["positions"] == [[topic, 1, 0, end]]

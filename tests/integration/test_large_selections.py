@@ -16,7 +16,7 @@ from tests.support.claiming import claim_lane
 from tests.support.counting import CountingStore
 from tests.support.stores import Stores
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import LaneKind
 from tidemark.ledger.recovery.verifying import verify
@@ -72,18 +72,18 @@ def test_very_many_scattered_records_are_replayed(
         # All windows name the lane's selection: none stores offsets again.
         assert {key for key, _ in store.scan(("selection",))} == stored.keys()
 
-        book = Book(store, "orders")
-        assert verify(book) == []
+        ledger = Ledger(store, "orders")
+        assert verify(ledger) == []
         selection = windows[0].window.selection
         assert selection is not None
-        assert book.selection(selection) == wanted
-        covers = [book.covers(one.window) for one in windows]
+        assert ledger.selection(selection) == wanted
+        covers = [ledger.covers(one.window) for one in windows]
         assert sum(one.count() for one in covers) == number
         for _ in range(20):
             place = Coordinate(at(chance.randrange(PARTITIONS)), chance.randrange(logs[0][1]))
             for one in (place, Coordinate(place.partition, next_of(wanted, place))):
                 counting = CountingStore(store)
-                found = look_up(Book(counting, "orders"), one)
+                found = look_up(Ledger(counting, "orders"), one)
                 within = [
                     record for record, held in zip(windows, covers, strict=True) if (one.partition, one.offset) in held
                 ]

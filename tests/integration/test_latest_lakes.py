@@ -61,7 +61,7 @@ STREAM: dict[str, Any] = {
     },
     "transform": {"sql": CODES[0], "fields": FIELDS},
     "sinks": [],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 KEYS = 8
 
@@ -247,6 +247,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # The Spark half is the same. What differs, the formats' own libraries, unit tests try for both.
+@pytest.mark.full
 @pytest.mark.covers("L1", "L2", "L3")
 @pytest.mark.parametrize("kind", [pytest.param("delta_latest", marks=pytest.mark.full), "iceberg_latest"])
 def test_a_topic_of_changes_ends_as_one_row_for_each_key(make: Make, spark: SparkSession, kind: str) -> None:
@@ -282,8 +283,8 @@ def test_a_topic_of_changes_ends_as_one_row_for_each_key(make: Make, spark: Spar
     gone = live.ranges(0, newest.partition, (newest.offset, newest.offset + 1))
     latest.assert_seen()
     for name in ("by_id", "by_key"):
-        kind_of(kind).with_spark().compact(live.opened, latest.settings(name), live.new_run(), CompactionRequest())
-        assert kind_of(kind).without_spark().remains(live.opened, name, gone) == ""
+        kind_of(kind).make_spark().compact(live.opened, latest.settings(name), live.new_run(), CompactionRequest())
+        assert kind_of(kind).make_admin().remains(live.opened, name, gone) == ""
     latest.assert_all(spark)
 
     # All of it with today's code.
@@ -355,7 +356,7 @@ WIDE: dict[str, Any] = {
     "source": {"topics": []},
     "scheme": {"type": "json", "fields": {"k": "integer", "n": "integer"}},
     "sinks": [],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 
 

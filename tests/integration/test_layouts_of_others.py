@@ -37,7 +37,7 @@ def committed(live: LiveStream, seq: int, opened: OpenStream | None = None) -> d
     """Commit the ingest's next window, without reading its messages. Gives the positions after it."""
     opened, run = opened or live.opened, f"run {seq}"
     assert ingest.plan_ingest(opened, run) is not None
-    protocol.process(opened.book, Sweeps(), NoWork(), hold, INGEST, seq, Run(run, "v", "d"))
+    protocol.process(opened.ledger, Sweeps(), NoWork(), hold, INGEST, seq, Run(run, "v", "d"))
     return live.positions()
 
 
@@ -112,7 +112,7 @@ def test_nodes_that_were_there_go_on_under_their_group_and_id(make: Make, reader
     def away(names: object) -> Any:
         raise Unreachable("nobody is there")
 
-    opened.book.store.name_leaders(away)  # type: ignore[attr-defined]
+    opened.ledger.store.name_leaders(away)  # type: ignore[attr-defined]
     live.kafka.send([(topic, 1, None, b"y")])
     assert committed(live, 2, opened)[topic, 1] == 4
     found = json.loads(reader.get(state)[0])

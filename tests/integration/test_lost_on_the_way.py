@@ -28,7 +28,7 @@ CALLED = Example(
             "fields": {"number": "integer", "word": "string"},
         },
         "sinks": SINKS,
-        "dead_letters": {"table": "-"},
+        "dead_letters": {"type": "hbase", "table": "-"},
     },
     ("calls",),
     3,

@@ -67,6 +67,7 @@ def test_what_is_drawn_at_random_is_never_computed_again(spark: SparkSession) ->
     assert _may_differ(outcomes.with_outcomes(frame, drawn), drawn)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("sql", "same"),
     [
@@ -94,6 +95,7 @@ def test_rows_of_another_table_may_change(spark: SparkSession, tmp_path: Path, s
         spark.conf.unset(joined)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("condition", ["count(*) > 1", "max(id) = 2", "explode(array(1, 2)) = 1"])
 def test_a_check_over_several_rows_is_refused_before_anything_is_read(spark: SparkSession, condition: str) -> None:
     """What the stream file's own check does not know by its words."""

@@ -21,7 +21,7 @@ SHARES: dict[str, Any] = {
     "source": {"topics": []},
     "scheme": {"type": "delimited", "fields": {"id": "integer", "of": "string"}},
     "sinks": SINKS,
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 DIVIDED = {"sql": f"SELECT {GIVEN_BACK}, 100 div id AS share, int(of) AS of FROM messages"}
 DIVIDED_FIELDS = {"fields": {"share": "integer", "of": "integer"}}

@@ -31,7 +31,6 @@ from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER, ensure_table
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
-from tidemark.clients.hbase.thrift2 import Gateway2, thrift
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED
 from tidemark.ledger.stores.contract import Key
@@ -51,20 +50,13 @@ class Both:
         self.cluster = hbase.Cluster()
         self.table = f"model_{secrets.token_hex(4)}"
         self._real = Gateway(HBaseEndpoint("127.0.0.1", site.port("thrift")))
-        self._real2 = Gateway2(HBaseEndpoint("127.0.0.1", site.port("thrift2")))
         kept = {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER}
         ensure_table(self._real, self.table, {"d": kept, "t": kept})
-        self._model, self._model2 = hbase.Connection(self.cluster), hbase.Connection2(self.cluster)
+        self._model = hbase.Connection(self.cluster)
 
-    def one(self, call: Call) -> None:
-        """A call of Thrift 1, with the connection: its answer is the same."""
-        self._same(call, self._model, self._real)
-
-    def two(self, call: Call) -> None:
-        self._same(call, self._model2, self._real2)
-
-    def _same(self, call: Call, model: Any, real: Gateway) -> None:
-        assert call(model) == real._repeated("compare", call)
+    def same(self, call: Call) -> None:
+        """A call, with the connection: its answer is the same."""
+        assert call(self._model) == self._real._repeated("compare", call)
 
 
 def _cells(cells: list[Any]) -> list[tuple[bytes, int]]:
@@ -75,12 +67,8 @@ def _rows(rows: list[Any]) -> list[tuple[bytes, dict[bytes, tuple[bytes, int]]]]
     return [(row.row, {name: (one.value, one.timestamp) for name, one in row.columns.items()}) for row in rows]
 
 
-def _result(result: Any) -> list[tuple[bytes, bytes, bytes, int]]:
-    return [(one.family, one.qualifier, one.value, one.timestamp) for one in result.columnValues or ()]
-
-
-def _changes(table: bytes, row: bytes, column: bytes, at: int, value: bytes) -> list[tuple[int, bool, Call]]:
-    """Each with how often it is made, and whether it is one of Thrift 2."""
+def _changes(table: bytes, row: bytes, column: bytes, at: int, value: bytes) -> list[tuple[int, Call]]:
+    """Each with how often it is made."""
     family = column.partition(b":")[0]
 
     def put(connection: Any) -> None:
@@ -91,28 +79,15 @@ def _changes(table: bytes, row: bytes, column: bytes, at: int, value: bytes) -> 
         change = Mutation(isDelete=True, column=family, writeToWAL=True)
         connection.client.mutateRowsTs(table, [BatchMutation(row=row, mutations=[change])], at, {})
 
-    def delete(connection: Any) -> None:
-        connection.client.deleteAllTs(table, row, column, at, {})
-
-    def put2(connection: Any) -> None:
-        cell = thrift.TColumnValue(family=b"d", qualifier=b"x", value=value, timestamp=at)
-        connection.client.putMultiple(table, [thrift.TPut(row=row, columnValues=[cell])])
-
-    def delete_version2(connection: Any) -> None:
-        cell = thrift.TColumn(family=b"d", qualifier=b"x", timestamp=at)
-        one = thrift.TDelete(row=row, columns=[cell], deleteType=thrift.TDeleteType.DELETE_COLUMN)
-        connection.client.deleteMultiple(table, [one])
-
-    return [(9, False, put), (2, False, delete_family), (2, False, delete), (5, True, put2), (2, True, delete_version2)]
+    return [(9, put), (2, delete_family)]
 
 
-def _questions(table: bytes, row: bytes, column: bytes, at: int, some: list[bytes]) -> list[tuple[int, bool, Call]]:
+def _questions(table: bytes, row: bytes, column: bytes, at: int, some: list[bytes]) -> list[tuple[int, Call]]:
     def get(connection: Any) -> Any:
         client = connection.client
         return [
             _cells(client.get(table, row, column, {})),
             _rows(client.getRowTs(table, row, at, {})),
-            _cells(client.getVerTs(table, row, column, at, 3, {})),
             _rows(client.getRowsWithColumns(table, ROWS, some, {})),
         ]
 
@@ -132,29 +107,7 @@ def _questions(table: bytes, row: bytes, column: bytes, at: int, some: list[byte
         rows = connection.table(table.decode())
         return list(rows.scan(row_start=b"\xff", row_stop=row, reverse=True, limit=2))
 
-    def get2(connection: Any) -> Any:
-        everything, below = thrift.TColumn(family=b"d"), thrift.TTimeRange(minStamp=0, maxStamp=at)
-        column = thrift.TColumn(family=b"d", qualifier=b"x")
-        gets = [
-            thrift.TGet(row=row, columns=[everything], maxVersions=3),
-            thrift.TGet(row=row, columns=[column], maxVersions=100, timeRange=below),
-            thrift.TGet(
-                row=row, columns=[column], maxVersions=1, timeRange=thrift.TTimeRange(minStamp=at // 2, maxStamp=at)
-            ),
-        ]
-        return [_result(connection.client.get(table, one)) for one in gets]
-
-    def scan2(connection: Any) -> Any:
-        family = [thrift.TColumn(family=b"d")]
-        some = thrift.TTimeRange(minStamp=at // 2, maxStamp=at)
-        scans = [
-            thrift.TScan(startRow=b"", columns=family, maxVersions=2, caching=10, timeRange=versions)
-            for versions in (None, some)
-        ]
-        found = [connection.client.getScannerResults(table, one, 10) for one in scans]
-        return [[(one.row, _result(one)) for one in rows] for rows in found]
-
-    return [(4, False, get), (2, False, scan), (1, False, backwards), (3, True, get2), (2, True, scan2)]
+    return [(4, get), (2, scan), (1, backwards)]
 
 
 def test_the_model_of_hbase_gives_the_answers_of_hbase(site: Site) -> None:
@@ -164,8 +117,8 @@ def test_the_model_of_hbase_gives_the_answers_of_hbase(site: Site) -> None:
         row, column, at = chance.choice(ROWS), chance.choice(COLUMNS), chance.randrange(1, 40)
         calls = _changes(table, row, column, at, b"%d" % number)
         calls += _questions(table, row, column, at, chance.sample(COLUMNS, 2))
-        ((_, second, call),) = chance.choices(calls, [weight for weight, _, _ in calls])
-        both.two(call) if second else both.one(call)
+        ((_, call),) = chance.choices(calls, [weight for weight, _ in calls])
+        both.same(call)
 
 
 def _asked_of_a_store(
@@ -183,6 +136,7 @@ def _asked_of_a_store(
     ]
 
 
+@pytest.mark.full
 def test_the_model_of_the_ledgers_store_gives_the_answers_of_the_store(stores: Stores) -> None:
     """A swap, a commit and all ways of reading, in any order."""
     real, chance = stores.new(), random.Random(12)
@@ -292,6 +246,7 @@ def _of_files(base: str, folder: str, contents: bytes) -> Sequence[Callable[[fs.
     ]
 
 
+@pytest.mark.full
 def test_the_model_of_a_file_system_gives_the_answers_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders within folders, as windows and attempts have them."""
     monkeypatch.setattr(lake, "lake", Lake)
@@ -303,6 +258,7 @@ def test_the_model_of_a_file_system_gives_the_answers_of_one(tmp_path: Path, mon
         assert mine(model) == theirs(real), number
 
 
+@pytest.mark.full
 def test_a_table_meets_its_own_commit_as_that_of_another(tmp_path: Path) -> None:
     """As when an answer was lost and the client asks again: the simulation says so of Delta tables."""
     base = f"file://{tmp_path}/table"

@@ -18,7 +18,7 @@ from tests.simulation import hbase
 from tests.simulation.hbase import Cluster
 from tests.simulation.kafka import Message
 from tests.simulation.others import Topic, prepare
-from tests.simulation.work import ROWS, SUMS, Place, Work
+from tests.simulation.work import ROWS, Place, Work
 from tests.support.live_streams import LiveStream, Make
 from tests.support.oracle import ORDERS
 from tidemark.clients.connections import Connection
@@ -29,18 +29,16 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import lanes
 from tidemark.sinks.delta.attempts import written
 from tidemark.sinks.delta.table import files_of
-from tidemark.sinks.hbase.aggregates.rows import decode
 from tidemark.sinks.hbase.rows import MARK
 from tidemark.sinks.kafka import messages
-from tidemark.sinks.mounts import Mounts
+from tidemark.sinks.mounts import FolderMarks
 from tidemark.sinks.owners import OWNER_ROW
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.stored_rows import Mark
 
 pytestmark = pytest.mark.usefixtures("spark")
 
-BLOCK = 4
-# What is replayed of the first partition: two whole blocks.
+# What is replayed of the first partition.
 UNTIL = 8
 
 
@@ -48,14 +46,6 @@ def sinks(live: LiveStream) -> list[dict[str, Any]]:
     name = live.name
     return [
         {"type": "hbase", "table": name},
-        {
-            "type": "hbase_aggregates",
-            "name": SUMS,
-            "table": f"{name}_sums",
-            "key": "id",
-            "values": {"n": "count", "s": {"sum": "number"}},
-            "block_offsets": BLOCK,
-        },
         {"type": "parquet", "folder": name},
         {"type": "delta", "folder": f"{name}_delta"},
         {"type": "kafka", "topic": f"{name}-out", "key": "id", "value": "number"},
@@ -67,7 +57,7 @@ class RowByRow:
 
     def __init__(self, live: LiveStream, folder: Path) -> None:
         self.hbase, self.target = Cluster(), Topic()
-        self.block, self.setting = BLOCK, SimpleNamespace(one_pass=False, copies=False)
+        self.setting = SimpleNamespace(one_pass=False, copies=False)
         self.gateway = SimpleNamespace(repeated=lambda _, act: act(None))
         self.kafka = SimpleNamespace(read=self._read)
         self.made_of: dict[Any, Any] = {}
@@ -92,18 +82,18 @@ class RowByRow:
 
     def work(self, opened: OpenStream, lane: str) -> None:
         """The pending window, by the attempt that has taken it."""
-        found = opened.book.head(lane)
+        found = opened.ledger.head(lane)
         assert found is not None
         pending = found.head.pending
         assert pending is not None
         assert pending.attempt is not None
         there = replace(opened, connections=self.connections)
-        work = Work(cast("Any", self), there, lane, Mounts(there.book, there.connections, ()))
+        work = Work(cast("Any", self), there, lane, FolderMarks(there.ledger, there.connections, ()))
         for one in work.opened.stream.sinks:
             if one.type in ("parquet", "delta"):
                 prepare(work.opened, one)
         fence: Any = SimpleNamespace(check=lambda: None)
-        work.read(pending.window, opened.book.covers(pending.window), pending.attempt, fence)
+        work.read(pending.window, opened.ledger.covers(pending.window), pending.attempt, fence)
         work.store(pending.attempt, fence, lambda step: None)
 
 
@@ -114,10 +104,10 @@ def send(live: LiveStream, rows: RowByRow, number: int) -> None:
         rows.sent[n % 2, n // 2] = Message(n, n % 3, 0, bad=n % 5 == 4)
 
 
-def cells(rows: Iterator[tuple[bytes, dict[bytes, tuple[bytes, int]]]], content: Any) -> dict[Any, Any]:
+def cells(rows: Iterator[tuple[bytes, dict[bytes, tuple[bytes, int]]]]) -> dict[Any, Any]:
     """Each newest cell by row and column: its time, and what it holds; digests are Spark's alone."""
     return {
-        (row, column): (at, content(column, value))
+        (row, column): (at, of_row(column, value))
         for row, columns in rows
         for column, (value, at) in columns.items()
         if row != OWNER_ROW
@@ -126,11 +116,6 @@ def cells(rows: Iterator[tuple[bytes, dict[bytes, tuple[bytes, int]]]], content:
 
 def of_row(column: bytes, value: bytes) -> object:
     return Mark.decode(value)._replace(digest=0) if column == MARK else value
-
-
-def of_sums(column: bytes, value: bytes) -> object:
-    found = decode(value)
-    return found.mark._replace(digest=0), found.rows, dict(found.states), found.whole
 
 
 def rows_in(paths: list[str]) -> list[dict[str, Any]]:
@@ -163,15 +148,10 @@ def test_a_window_goes_the_same_way_through_spark_and_row_by_row(make: Make, tmp
     name = lanes.lane_name(LaneKind.REPLAY, run)
     records += live.select(LaneKind.REPLAY, RangeSet([OffsetRange(at, 0, UNTIL)]), run, on_step=meanwhile(name))
     assert len(records) == 2
-    for table, mine, content in (
-        (live.name, ROWS, of_row),
-        (f"{live.name}_sums", SUMS, of_sums),
-    ):
-        with closing(live.independent._connection()) as connection:
-            real = cells(connection.table(table).scan(include_timestamp=True), content)
-        model = cells(hbase.Connection(rows.hbase).table(mine).scan(include_timestamp=True), content)
-        assert real == model, table
-        assert real
+    with closing(live.independent._connection()) as connection:
+        real = cells(connection.table(live.name).scan(include_timestamp=True))
+    assert real == cells(hbase.Connection(rows.hbase).table(ROWS).scan(include_timestamp=True))
+    assert real
     for record in records:
         (parquet,) = (one.place for one in record.places if one.type == "parquet")
         moved = parquet["folder"].replace(parquet["base"], f"file://{tmp_path / 'rows'}/{live.name}")

@@ -77,7 +77,7 @@ def test_a_lost_ledger_comes_back_from_an_older_backup(live: LiveStream, ledger:
     assert report.expected == 210
     assert "different 0, extra 0, twice 0" in report.sentence()
     if report.findings is not None:
-        assert live.opened.book.selection(report.findings) == lost
+        assert live.opened.ledger.selection(report.findings) == lost
     live.select(LaneKind.REPLAY, lost)
     assert "missing 0, different 0, extra 0, twice 0" in audit(live.opened, live.new_run()).sentence()
 
@@ -91,7 +91,7 @@ def test_a_ledger_that_lost_its_register_and_heads_is_rebuilt(live: LiveStream, 
     live.select(LaneKind.REPLAY, live.ranges(0, 0, (3, 5), (7, 8)))
     live.produce(60)
     live.ingest()
-    values = dict(live.opened.book.store.scan(()))
+    values = dict(live.opened.ledger.store.scan(()))
 
     def place(name: str) -> None:
         places = {"hbase": {"table": f"{live.name}_{name}"}, "zookeeper": {"path": f"/{live.name}_{name}"}}
@@ -99,7 +99,7 @@ def test_a_ledger_that_lost_its_register_and_heads_is_rebuilt(live: LiveStream, 
 
     # A place that has all but the register and the heads.
     place("damaged")
-    store = live.opened.book.store
+    store = live.opened.ledger.store
     store.prepare()
     for key, value in values.items():
         if key[0] not in ("register", "head"):

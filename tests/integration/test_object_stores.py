@@ -236,6 +236,7 @@ def assert_newest(
     assert places == {one.place[:3] for one in wanted.values()}
 
 
+@pytest.mark.full
 @pytest.mark.covers("O13", "L3")
 # Of a table in Iceberg only the files are in the bucket: its catalog decides who is first, there as on a disk.
 @pytest.mark.parametrize("sink", ["delta_latest", *(pytest.param(one, marks=pytest.mark.full) for one in LATEST[1:])])
@@ -253,14 +254,14 @@ def test_a_table_of_newest_rows_in_a_bucket(
     with pytest.raises(Cut):
         live.ingest(run, on_step=cut_after(Step.COMMITTED))
     assert seen(live, bucket, sink) == before
-    (window,) = (one.record for one in live.opened.book.committed() if one.record.seq == 2)
-    plain = kind_of(sink.removesuffix(IN_REST)).without_spark()
+    (window,) = (one.record for one in live.opened.ledger.committed() if one.record.seq == 2)
+    admin = kind_of(sink.removesuffix(IN_REST)).make_admin()
     real = steady
 
     def after_another(*given: Any) -> Any:
         monkeypatch.setattr("tidemark.sinks.latest.table.steady", real)
         found = real(*given)
-        plain.publish(live.opened.book, live.opened.connections, window.places[0].place, window)
+        admin.publish(live.opened.ledger, live.opened.connections, window.places[0].place, window)
         return found
 
     # The version that this one makes is there by then, which only the bucket can tell, or the catalog.
@@ -384,6 +385,7 @@ def test_a_wrong_key_is_named_and_never_shown(bucket: Connection, monkeypatch: p
     assert objects(bucket, "wrong") == []
 
 
+@pytest.mark.full
 @pytest.mark.covers("O13")
 def test_a_bucket_that_does_not_exist_is_no_server_that_is_away(bucket: Connection) -> None:
     lost = replace(bucket, extra={**bucket.extra, "path": "s3a://nobodys/lake"})
@@ -398,6 +400,7 @@ def test_a_bucket_that_does_not_exist_is_no_server_that_is_away(bucket: Connecti
             call()
 
 
+@pytest.mark.full
 @pytest.mark.covers("O13")
 def test_two_commits_of_one_version_of_a_table(bucket: Connection) -> None:
     """The server refuses the second put of a version, and delta-rs makes the next version of it."""

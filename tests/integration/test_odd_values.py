@@ -139,7 +139,7 @@ STREAM: dict[str, Any] = {
     "source": {"topics": []},
     "scheme": {"type": "json", "fields": KINDS},
     "sinks": [],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 
 

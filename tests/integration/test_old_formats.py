@@ -29,7 +29,7 @@ RAW: dict[str, Any] = {
     "source": {},
     "scheme": {"type": "raw", "keep": ["headers", "timestamp", "timestamp_type"]},
     "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 
 

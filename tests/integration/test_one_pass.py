@@ -47,7 +47,7 @@ STREAM: dict[str, Any] = {
     },
     "checks": [{"invalid_when": "id < 0", "reason": "negative"}],
     "sinks": [PARQUET],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 SEVERAL = Example(
     "several", STREAM, ("one", "two"), 2, lambda count, first: iter(()), lambda value: Outcome(None, None)
@@ -170,6 +170,7 @@ def test_rows_and_tallies_are_those_of_the_longer_way(
         assert files.count() == sum(tally.rows.number for tally in record.tallies) > 0
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("once", [True, False])
 def test_a_window_without_acknowledgements_shows_what_is_read(
@@ -265,7 +266,7 @@ def test_dead_letters_that_are_not_kept_are_read_again(
     *,
     few: bool,
 ) -> None:
-    for name in ("RECORDS_PER_TASK", "_SHORT", "_MOST_PER_TASK"):
+    for name in ("RECORDS_PER_TASK", "_SHORT", "_MAX_PER_TASK"):
         monkeypatch.setattr(splitting, name, 50)
     # Some messages are skipped.
     live = make(replace(SEVERAL, stream={**STREAM, "transform": {"sql": SELECTED % "share", "fields": FIELDS}}))
@@ -277,8 +278,8 @@ def test_dead_letters_that_are_not_kept_are_read_again(
     assert messages_read(spark, rows) == 400
 
     tasks = rows.rows.getNumPartitions()
-    most = {"all": one_pass._MOST_HELD, "none": 0, "some": rows.counts.dead_bytes.value() // tasks}
-    monkeypatch.setattr(one_pass, "_MOST_HELD", most.get(kept, one_pass._MOST_HELD))
+    most = {"all": one_pass._MAX_HELD, "none": 0, "some": rows.counts.dead_bytes.value() // tasks}
+    monkeypatch.setattr(one_pass, "_MAX_HELD", most.get(kept, one_pass._MAX_HELD))
 
     def lose(step: Step) -> None:
         if step != Step.READ:
@@ -303,6 +304,7 @@ def test_dead_letters_that_are_not_kept_are_read_again(
     until(lambda: not any(blocks_of(spark, number, tasks) for number in numbers), "Spark still keeps dead letters")
 
 
+@pytest.mark.full
 def test_dead_letters_of_a_program_that_was_killed_go_with_its_objects(make: Make, spark: SparkSession) -> None:
     live = make(SEVERAL)
     produce(live, 400)
@@ -327,6 +329,7 @@ def selecting(sql: str) -> Stream:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "sql",
     [
@@ -356,6 +359,7 @@ def test_a_query_of_single_rows_gives_what_the_transform_gives(spark: SparkSessi
     assert INDEX in found.columns
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "sql",
     [

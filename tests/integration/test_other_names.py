@@ -33,7 +33,7 @@ def beside(folder: Path, scheme: dict[str, Any]) -> Stream:
         "source": {"topics": ["orders"]},
         "scheme": scheme,
         "sinks": [{"type": "hbase", "table": "orders"}],
-        "dead_letters": {"table": "dead"},
+        "dead_letters": {"type": "hbase", "table": "dead"},
     }
     return Stream.model_validate(parts, context={"folder": folder})
 
@@ -71,6 +71,7 @@ def test_keys_of_json(spark: SparkSession) -> None:
     assert fields_of(spark, stream, b'{"@id": 1, "id": 2}')[0] == "id is no field of the stream"
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7")
 def test_fields_of_avro(spark: SparkSession, tmp_path: Path) -> None:
     schema = {
@@ -90,6 +91,7 @@ def test_fields_of_avro(spark: SparkSession, tmp_path: Path) -> None:
     assert fields_of(spark, stream, value) == [None, 3, 2, 1, 4]
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7")
 def test_fields_of_protobuf(spark: SparkSession, tmp_path: Path) -> None:
     schema = Schema(
@@ -110,6 +112,7 @@ def test_fields_of_protobuf(spark: SparkSession, tmp_path: Path) -> None:
     assert fields_of(spark, stream, b"\x08\x01\x12\x01d\x18\x03") == [None, 1, "d", 3]
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7")
 def test_groups_of_a_regex(spark: SparkSession) -> None:
     pattern = {"name": "all", "regex": "(?<statusCode>[0-9]+) (?<host>.*)"}

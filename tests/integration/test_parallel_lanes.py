@@ -34,7 +34,7 @@ def submitting(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 def killed_midway(live: LiveStream, lane: str, over: threading.Event, killed: list[int]) -> None:
     """Kill the job of a lane when it has committed a window, and works on the next one."""
     while not over.wait(0.05):
-        found = live.opened.book.head(lane)
+        found = live.opened.ledger.head(lane)
         if found is None or found.head.seq == 0 or found.head.pending is None:
             continue
         for process in psutil.process_iter():
@@ -89,13 +89,13 @@ def test_a_backfill_in_three_lanes_of_which_one_is_killed(make: Make) -> None:
 
     begun = time.time() * 1000
     found = asked("backfill", "--yes", str(live.file), "--run", RUN)
-    windows = [one.record for one in live.opened.book.committed() if one.record.lane in mine]
+    windows = [one.record for one in live.opened.ledger.committed() if one.record.lane in mine]
     assert len(found["windows"]) == len(windows)
     # Only what was left of the killed lane was read again, and each offset by one window.
     again = [one for one in windows if one.committed_at >= begun]
     assert {one.lane for one in again} == {mine[1]}
     assert min(one.seq for one in again) == first[mine[1]] + 1
-    covers = [live.opened.book.covers(one.window) for one in windows]
+    covers = [live.opened.ledger.covers(one.window) for one in windows]
     assert RangeSet(one for part in covers for one in part) == before
     assert sum(part.count() for part in covers) == before.count()
     assert not selecting.before_the_first_window(live.opened)

@@ -73,8 +73,8 @@ def test_a_lake_whose_name_has_a_space_and_other_letters(
 
     def assert_read_by_all() -> None:
         wanted = sorted((place[0], place[1], place[2]) for place in live.expected().rows)
-        book = live.opened.book
-        for tables in (parquet_tables(book, "parquet"), delta_tables(book, "delta")):
+        ledger = live.opened.ledger
+        for tables in (parquet_tables(ledger, "parquet"), delta_tables(ledger, "delta")):
             found = [row for table in tables for row in table.to_pylist()]
             assert sorted((row["_topic"], row["_partition"], row["_offset"]) for row in found) == wanted
         for name in ("parquet", "delta"):
@@ -117,7 +117,7 @@ def test_odd_values_name_folders_and_come_back_unchanged(make: Make, spark: Spar
     customers = [*ODD, None, None]
     frame = results(spark, live.opened, "parquet")
     assert sorted(map(repr, customers)) == sorted(repr(row["customer"]) for row in frame.collect())
-    tables = parquet_tables(live.opened.book, "parquet")
+    tables = parquet_tables(live.opened.ledger, "parquet")
     assert sorted(map(repr, customers)) == sorted(
         repr(one) for table in tables for one in table["customer"].to_pylist()
     )
@@ -192,7 +192,7 @@ def test_times_as_any_reader_takes_them_beside_older_files(make: Make, spark: Sp
         with_spark = results(spark, live.opened, "parquet").select(F.col("at").cast("string"))
         shown = [one["fields"]["at"] for one in asked("results", str(live.file), "--sink", "parquet")]
         assert sorted(shown) == sorted(row["at"] for row in with_spark.collect())
-        tables = parquet_tables(live.opened.book, "parquet")
+        tables = parquet_tables(live.opened.ledger, "parquet")
         assert sorted(one for table in tables for one in table["at"].to_pylist()) == both
         report = audit(live.opened, live.new_run())
         assert report.clean, report.sentence()

@@ -34,7 +34,7 @@ STREAM: dict[str, Any] = {
     "source": {},
     "scheme": LIMITED,
     "sinks": [{"type": "hbase", "table": "-"}],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 EXAMPLE = Example("patterns", STREAM, ("lines",), 1, lambda count, first: iter(()), lambda value: None)  # type: ignore[arg-type,return-value]
 

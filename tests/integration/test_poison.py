@@ -31,7 +31,7 @@ EXAMPLE = Example(
         "source": {"topics": []},
         "scheme": {"type": "delimited", "fields": FIELDS},
         "sinks": [{"type": "hbase", "table": "-"}],
-        "dead_letters": {"table": "-"},
+        "dead_letters": {"type": "hbase", "table": "-"},
     },
     ("poison",),
     3,

@@ -137,7 +137,7 @@ def stream_of(folder: Path, data: bytes | None = None, **scheme: Any) -> Stream:
         "source": {"topics": ["orders"]},
         "scheme": {"type": "protobuf", "message": "shop.Order", "fields": FIELDS, **scheme},
         "sinks": [{"type": "hbase", "table": "orders"}],
-        "dead_letters": {"table": "dead"},
+        "dead_letters": {"type": "hbase", "table": "dead"},
     }
     (path := folder / "orders.yaml").write_text(yaml.safe_dump(contents, sort_keys=False))
     return load(path).stream
@@ -253,6 +253,7 @@ message Order {
 """
 
 
+@pytest.mark.full
 @pytest.mark.covers("N112")
 def test_messages_of_proto2(spark: SparkSession, tmp_path: Path) -> None:
     """Required fields, defaults and groups; texts are UTF-8 there, too."""
@@ -330,6 +331,7 @@ def test_a_field_that_nobody_named_makes_no_message_invalid(spark: SparkSession,
     assert all_of(spark, stream, [value for value, _ in cases]) == [wanted for _, wanted in cases]
 
 
+@pytest.mark.full
 @pytest.mark.covers("N112", "E49")
 def test_messages_of_a_registry(spark: SparkSession, tmp_path: Path) -> None:
     line = """syntax = "proto3"; package shop; message Line { string sku = 1; }"""
@@ -388,6 +390,7 @@ def test_messages_of_a_registry(spark: SparkSession, tmp_path: Path) -> None:
         all_of(spark, stream, values, connections=lambda _: connection)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N112")
 def test_digests_agree_whatever_the_bytes(spark: SparkSession, tmp_path: Path) -> None:
     """Messages, and the same with bytes that were changed, cut or put in: each is a row or a dead letter, on either way."""
@@ -448,6 +451,7 @@ def check_made(spark: SparkSession, folder: Path, data: bytes, messages: list[An
     assert one_way(frame, stream) == kept_way(frame, stream) == expected
 
 
+@pytest.mark.full
 @pytest.mark.covers("N112")
 @settings(
     max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=[*HealthCheck], derandomize=True
@@ -484,6 +488,7 @@ def _mutated(value: bytes, how: tuple[int, int, bytes]) -> bytes:
     return value[:at] + put + value[at + gone :]
 
 
+@pytest.mark.full
 @pytest.mark.covers("N112")
 @pytest.mark.parametrize(
     ("scheme", "said"),
@@ -508,6 +513,7 @@ def test_what_does_not_fit_is_said_when_the_file_is_read(tmp_path: Path, scheme:
     assert said in str(problem.value)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N112")
 def test_files_that_are_no_set_of_descriptors(tmp_path: Path) -> None:
     schema = Schema()
@@ -537,7 +543,7 @@ ORDERS = Example(
         "source": {"topics": []},
         "scheme": {"type": "protobuf", "message": "shop.Order", "fields": FIELDS, "schema_file": "order.desc"},
         "sinks": [],
-        "dead_letters": {"table": "-"},
+        "dead_letters": {"type": "hbase", "table": "-"},
     },
     ("orders",),
     1,
@@ -574,7 +580,7 @@ def test_records_of_messages_in_logs_that_were_cut_and_had_an_erasure(
     def counting_numbers() -> list[int]:
         """The ids in the records that count, each record with all of the message's values."""
         numbers = []
-        for one in kafka_messages(live.opened.book, live.kafka.endpoint, (out,), "kafka"):
+        for one in kafka_messages(live.opened.ledger, live.kafka.endpoint, (out,), "kafka"):
             assert one.value is not None
             row: Any = fastavro.schemaless_reader(BytesIO(one.value[5:]), reader, None)
             named = {

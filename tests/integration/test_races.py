@@ -43,14 +43,14 @@ def race(file: Path, racer: int, barrier: Barrier, results: Queue[tuple[int, int
         try:
             if pending is None:
                 raise Conflict("the other one has finished already")
-            taken = protocol.take(opened.book, INGEST, pending.window.seq, me, take_over=True)
+            taken = protocol.take(opened.ledger, INGEST, pending.window.seq, me, take_over=True)
             barrier.wait()
-            protocol.commit(opened.book, taken, NoWork().verify())
+            protocol.commit(opened.ledger, taken, NoWork().verify())
             results.put((number, racer, "committed"))
         except Conflict as lost:
             results.put((number, racer, f"{type(lost).__name__} {lost.exit_code}: {lost}"))
         barrier.wait()
-        protocol.settle(opened.book, Sweeps(), INGEST)
+        protocol.settle(opened.ledger, Sweeps(), INGEST)
 
 
 @pytest.mark.covers("A39", "E39", "F4")
@@ -72,13 +72,13 @@ def test_one_commit_for_each_window(make: Make) -> None:
         # The other one is told who has committed, or who has taken the window and then commits.
         assert re.match(rf"Fenced 3: window {number} of .* by run racer {winner} window {number} ", lost), lost
     assert live.head().seq == WINDOWS
-    assert verify(live.opened.book) == []
+    assert verify(live.opened.ledger) == []
 
 
 def draw(file: Path, barrier: Barrier, results: Queue[list[int]]) -> None:
     opened = open_stream(file)
     barrier.wait()
-    results.put([draw_generation(opened.book)[0] for _ in range(50)])
+    results.put([draw_generation(opened.ledger)[0] for _ in range(50)])
 
 
 @pytest.mark.covers("E39")
@@ -116,7 +116,7 @@ def test_one_of_two_overlapping_claims(make: Make) -> None:
     pending = ingest.plan_ingest(opened, "first")
     assert pending is not None
     me = lanes.this_run(opened, "first")
-    protocol.process(opened.book, Sweeps(), NoWork(), hold, INGEST, pending.window.seq, me)
+    protocol.process(opened.ledger, Sweeps(), NoWork(), hold, INGEST, pending.window.seq, me)
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(2, timeout=300), context.Queue()
     racers = [context.Process(target=open_replay, args=(live.file, number, barrier, results)) for number in range(2)]
@@ -146,7 +146,7 @@ def work_off(file: Path, run: str, began: Event, windows: int) -> None:
         pending = ingest.plan_ingest(opened, run)
         assert pending is not None
         me = lanes.this_run(opened, run)
-        protocol.process(opened.book, Sweeps(), Slow(), hold, INGEST, pending.window.seq, me)
+        protocol.process(opened.ledger, Sweeps(), Slow(), hold, INGEST, pending.window.seq, me)
 
 
 @pytest.mark.covers("A55")
@@ -175,6 +175,6 @@ def test_chained_windows_and_twenty_kills_anywhere(make: Make, ledger: str) -> N
     last.join(300)
     assert last.exitcode == 0
     assert live.head().seq == before + 2 >= 10
-    assert verify(live.opened.book) == []
+    assert verify(live.opened.ledger) == []
     positions = {position.at: position.offset for position in live.head().positions}
     assert sum(positions.values()) == 4 * live.head().seq

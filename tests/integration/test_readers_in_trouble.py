@@ -17,7 +17,7 @@ from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.kafka import consuming
 from tidemark.errors import Unreachable
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.table import ResultTable
@@ -28,13 +28,14 @@ from tidemark.sinks.stored_rows import Place
 AT = TopicPartition("orders", 0)
 
 
-class Counting(Book):
+class Counting(Ledger):
     """A ledger in which all messages of a partition count."""
 
     def authority(self, sink: str | None = None) -> Authority:
         return Authority([(9, RangeSet([OffsetRange(AT, 0, 100)]))])
 
 
+@pytest.mark.full
 def test_a_broker_that_goes_away_between_two_partitions(
     other_kafka: tuple[Site, Kafka], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.compactions import authority_of, committed
-from tidemark.ledger.book import Committed
+from tidemark.ledger.ledger import Committed
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.parquet.compactions import CompactedFolder, Compactions, spans
@@ -134,6 +134,7 @@ def test_rows_that_count_are_those_of_plain_readers(spark: SparkSession, base: s
     )
 
 
+@pytest.mark.full
 def test_a_compaction_takes_the_window_of_each_row(spark: SparkSession, base: str) -> None:
     found, authority = partly_compacted(base, 6, 5)
     frame = rows_of(spark, found, schema_of(FIELDS), windows=True)
@@ -145,6 +146,7 @@ def test_a_compaction_takes_the_window_of_each_row(spark: SparkSession, base: st
         assert row["_seq"] == (row["_generation"] if ingest else 1)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N40")
 @pytest.mark.parametrize("layout", [in_folders, partly_compacted, in_a_table])
 def test_the_plan_is_as_large_for_many_windows_and_replays_as_for_few(
@@ -163,6 +165,7 @@ def test_the_plan_is_as_large_for_many_windows_and_replays_as_for_few(
     assert rows(parquet_rows(spark, many, FIELDS)) == expected(authority)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N40")
 def test_a_comparison_asks_spark_of_the_columns_of_one_folder(spark: SparkSession, base: str) -> None:
     found, _ = in_folders(base, 20, 3)

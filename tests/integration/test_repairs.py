@@ -34,7 +34,7 @@ def with_all(live: LiveStream) -> None:
     """A stream that writes every kind of sink."""
     live.kafka.create(f"{live.name}-out", 1)
     keyed = {"key": ["host", "method"], "regions": 2}
-    aggregates = {**keyed, "values": {"rows": "count", "all": {"sum": "size"}}, "block_offsets": 10}
+    aggregates = {**keyed, "values": {"rows": "count", "all": {"sum": "size"}}, "folder": f"{live.name}_sums"}
     live.rewrite(
         sinks=[
             {"type": "hbase", "table": live.name},
@@ -49,7 +49,7 @@ def with_all(live: LiveStream) -> None:
 
 def place_of(live: LiveStream, kind: str) -> dict[str, str]:
     """Where the first window has written."""
-    receipts = next(iter(live.opened.book.records_of("ingest"))).places
+    receipts = next(iter(live.opened.ledger.records_of("ingest"))).places
     return next(one.place for one in receipts if one.type == kind and one.name != "dead_letters")
 
 
@@ -121,7 +121,7 @@ def repaired(live: LiveStream, report: AuditReport, sinks: tuple[str, ...] | Non
     planned = repair_of(live.opened, report)
     assert planned is not None
     assert (planned.replay.sinks, planned.replay.left_out) == (sinks, {})
-    (record,) = live.select(LaneKind.REPLAY, planned.replay.named, sinks=planned.replay.sinks)
+    (record,) = live.select(LaneKind.REPLAY, planned.replay.ranges, sinks=planned.replay.sinks)
     assert {one.name for one in record.places} == ({*sinks} if sinks else {*KINDS, "dead_letters"})
     after = audit(live.opened, live.new_run(), selecting.stored_selection(live.opened, planned.audit_after))
     outcome = verdict(report, after)

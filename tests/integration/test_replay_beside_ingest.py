@@ -47,6 +47,7 @@ def kill_somewhere(live: LiveStream, lane: str, run: str, after: float, log: Pat
         job.end()
 
 
+@pytest.mark.full
 @pytest.mark.covers("F21")
 @pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.full)])
 def test_a_replay_killed_anywhere_beside_the_ingest(make: Make, ledger: str, kills: int, tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_a_replay_killed_anywhere_beside_the_ingest(make: Make, ledger: str, kil
     live = make(CDN, ledger=LEDGERS[ledger], limits={"max_records": 200})
     live.produce(800 if kills > 1 else 400)
     live.ingest()
-    replayed, ingested = live.opened.book.authority().covered(), live.positions()
+    replayed, ingested = live.opened.ledger.authority().covered(), live.positions()
     run = live.new_run()
     lane = claim_lane(live.opened, LaneKind.REPLAY, run, replayed, "a corrected parser")
     for number in range(kills):
@@ -66,7 +67,7 @@ def test_a_replay_killed_anywhere_beside_the_ingest(make: Make, ledger: str, kil
         process_windows(live.opened, lane, pending.window.seq, run)
     assert lanes.is_done(live.opened, lane)
     # Each window of the replay once, whatever its attempts; the ingest has read all that came, and nothing else.
-    windows = [one for one in live.opened.book.committed() if one.record.lane == lane]
+    windows = [one for one in live.opened.ledger.committed() if one.record.lane == lane]
     assert sum(one.covers.count() for one in windows) == replayed.count()
     assert sum(live.positions().values()) == sum(ingested.values()) + 60 * (kills + 1)
     report = audit(live.opened, "audit")

@@ -52,7 +52,7 @@ STREAM: dict[str, Any] = {
     "scheme": function("work"),
     "retry": RETRY,
     "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 EXAMPLE = Example("function", STREAM, ("calls",), 1, lambda count, first: iter(()), lambda value: None)  # type: ignore[arg-type,return-value]
 
@@ -145,7 +145,7 @@ def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> No
     assert report.clean, report.sentence()
 
     # A redrive reads 14 alone; it fails again, which is counted, and is not tried again by itself.
-    limited = {"table": f"{live.name}_dead", "max_redrives": 1}
+    limited = {"type": "hbase", "table": f"{live.name}_dead", "max_redrives": 1}
     live.rewrite(dead_letters=limited)
     (again,) = live.select(LaneKind.REPLAY, redrive(live.opened, DeadLetterFilter(OUT_OF_STOCK)).ranges)
     assert counts(again) == {"read": 1, "stored": 0, "skipped": 0, "invalid": 0, "failed": 1, "rows": 0}
@@ -216,7 +216,7 @@ def test_what_a_sink_cannot_take_is_a_dead_letter_as_a_whole(make: Make) -> None
     assert counts(record) == {"read": 6, "stored": 3, "skipped": 0, "invalid": 1, "failed": 2, "rows": 4}
     wanted = {(0, 0): "a", (1, 0): "a" * largest, (5, 0): "0", (5, 1): "1"}
     assert {place[2:]: fields["word"] for place, fields in live.independent.hbase().rows} == wanted
-    sent = kafka_messages(live.opened.book, live.kafka.endpoint, [target], "kafka")
+    sent = kafka_messages(live.opened.ledger, live.kafka.endpoint, [target], "kafka")
     assert {(one.origin.place.offset, one.origin.place.index): one.value for one in sent} == {
         place: word.encode() for place, word in wanted.items()
     }
@@ -238,6 +238,7 @@ def test_what_a_sink_cannot_take_is_a_dead_letter_as_a_whole(make: Make) -> None
     assert report.clean, report.sentence()
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "P3", "E46")
 def test_a_message_that_never_returns_and_one_that_ends_its_process(make: Make) -> None:
     live = make(EXAMPLE, retry={**RETRY, "limit": 1, "timeout_ms": 1_000})
@@ -274,7 +275,7 @@ def test_what_a_topic_cannot_take_even_compressed_is_a_dead_letter(make: Make) -
     send(live, f"row {'a' * 20_000}", f"row {text[:largest]}", f"row {text}")
     (record,) = live.ingest()
     assert counts(record) == {"read": 3, "stored": 2, "skipped": 0, "invalid": 0, "failed": 1, "rows": 2}
-    sent = kafka_messages(live.opened.book, live.kafka.endpoint, [target], "kafka")
+    sent = kafka_messages(live.opened.ledger, live.kafka.endpoint, [target], "kafka")
     assert {one.origin.place.offset: one.value for one in sent} == {0: b"a" * 20_000, 1: text[:largest].encode()}
     (letter,) = [one["fields"] for one in dead(live).values()]
     assert letter["reason"] == "sink kafka: the message, compressed, is too large"
@@ -288,7 +289,7 @@ def test_what_a_cell_of_dead_letters_cannot_take_is_left_out(make: Make) -> None
     """Where HBase takes less than it does by default. What a function says of a failure is cut too."""
     live = make(EXAMPLE)
     checks = [{"invalid_when": "length(word) > 100", "reason": "long"}]
-    live.rewrite(checks=checks, dead_letters={"table": f"{live.name}_dead", "max_cell_bytes": 3000})
+    live.rewrite(checks=checks, dead_letters={"type": "hbase", "table": f"{live.name}_dead", "max_cell_bytes": 3000})
     values = [f"row {'a' * number}" for number in (1972, 1973, 2500)]
     send(live, *values, f"permanent {'€' * 2000}")
     (record,) = live.ingest()
@@ -356,6 +357,7 @@ def test_a_dead_letter_behind_a_gap(make: Make) -> None:
     assert (changed, dead(live)) == ({5}, {})
 
 
+@pytest.mark.full
 @pytest.mark.covers("A12")
 def test_a_function_that_is_not_there_is_found_before_anything_is_read(make: Make) -> None:
     live = make(EXAMPLE, scheme=function("no_such_function"))
@@ -374,6 +376,7 @@ def test_a_function_that_is_not_there_is_found_before_anything_is_read(make: Mak
     assert [one["fields"]["attempts"] for one in dead(live).values()] == ["1"] * 4
 
 
+@pytest.mark.full
 def test_a_task_that_waits_for_a_retry_notices_that_its_window_was_taken(make: Make, tmp_path: Path) -> None:
     called = tmp_path / "called"
     live = make(EXAMPLE, scheme=function("slow"), retry={"initial_delay_ms": 600_000, "max_delay_ms": 600_000})
@@ -390,7 +393,7 @@ def test_a_task_that_waits_for_a_retry_notices_that_its_window_was_taken(make: M
     waiting.start()
     until(called.exists, "the function was not called")
     opened = live.opened
-    protocol.take(opened.book, INGEST, 1, lanes.this_run(opened, "the second"), take_over=True)
+    protocol.take(opened.ledger, INGEST, 1, lanes.this_run(opened, "the second"), take_over=True)
     waiting.join(60)
     assert not waiting.is_alive()
     (problem,) = raised

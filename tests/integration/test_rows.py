@@ -33,6 +33,7 @@ from tidemark.errors import TidemarkError, TransformRefused, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.tallies import Outcome as Became
 from tidemark.runs.live.open_stream import open_stream
+from tidemark.sinks.hbase.table import stream_table
 from tidemark.sinks.reading import hbase_rows
 from tidemark.spark.columns import FAILURE, INDEX, KEY, OFFSET, OUTCOME, REASON, TOMBSTONE, VALUE, text
 from tidemark.spark.jobs.audit import audit
@@ -50,6 +51,7 @@ def compressed(how: str, value: bytes) -> bytes:
     return gzip.compress(value, mtime=0) if how == "gzip" else pa.compress(value, codec=how, asbytes=True)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N87")
 @pytest.mark.parametrize("how", ["gzip", "zstd", "snappy"])
 @pytest.mark.parametrize("explode", [None, {"lines": "\n"}])
@@ -132,6 +134,7 @@ def test_a_few_bytes_that_say_they_are_gigabytes(spark: SparkSession) -> None:
     assert told == [*["more than 67108864 bytes when it is decompressed"] * 2, *["not snappy"] * 3, None]
 
 
+@pytest.mark.full
 @pytest.mark.covers("N87")
 @pytest.mark.usefixtures("spark")
 def test_a_stream_of_compressed_values(make: Make) -> None:
@@ -225,6 +228,7 @@ def test_a_value_in_pieces(spark: SparkSession) -> None:
                 assert [row[:2] for row in rows] == list(enumerate(wanted)), (explode, value)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "case",
     [
@@ -263,6 +267,7 @@ def test_every_scheme_takes_pieces(spark: SparkSession, case: Case) -> None:
         assert found[offset] == ({0: bad[0]} if bad else {number: one.fields for number, one in enumerate(wanted)})
 
 
+@pytest.mark.full
 def test_many_invalid_messages_are_settled_as_few_are(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     values = [b"1\n2", b"1\nx\ny", None, b"", b"x", b"3"]
     stream = stream_of(scheme={"type": "delimited", "fields": {"id": "integer"}}, explode={"lines": "\n"})
@@ -314,15 +319,15 @@ def test_messages_with_several_rows(make: Make, monkeypatch: pytest.MonkeyPatch)
     (record,) = live.ingest()
     assert_rows(live, batch, record)
     # Read message by message instead of in one part, the rows are the same, and those of a message stay together.
-    table = live.opened.result_table("hbase_default", live.name)
-    at_once = list(hbase_rows(live.opened.book, table, "hbase"))
+    table = stream_table(live.opened, "hbase_default", live.name)
+    at_once = list(hbase_rows(live.opened.ledger, table, "hbase"))
     assert any(row.place.index for row in at_once)
     monkeypatch.setattr("tidemark.sinks.reading._PART_BYTES", 1)
-    assert list(hbase_rows(live.opened.book, table, "hbase")) == at_once
+    assert list(hbase_rows(live.opened.ledger, table, "hbase")) == at_once
     monkeypatch.undo()
     # A replay with other code: what is no longer a row goes, and what was a dead letter is one no longer.
     live.rewrite(checks=[{"invalid_when": "id % 10 = 4", "reason": "negative amount"}])
-    live.select(LaneKind.REPLAY, live.opened.book.view().authority.covered())
+    live.select(LaneKind.REPLAY, live.opened.ledger.view().authority.covered())
     rows = live.independent.hbase().rows
     assert rows
     assert not [fields for _, fields in rows if fields.get("id", "0")[-1] == "4"]
@@ -366,6 +371,7 @@ def test_a_transform_by_sql(make: Make, spark: SparkSession) -> None:
     assert not live.ingest()
 
 
+@pytest.mark.full
 def test_a_transform_of_pieces(spark: SparkSession) -> None:
     """Those that are left of a message are numbered from 0, and its first row has the whole message for a dead letter."""
     stream = stream_of(
@@ -450,6 +456,7 @@ def test_a_transform_by_a_function_that_makes_several_rows_of_one(make: Make, fu
 ELSEWHERE = "SELECT _topic, _incarnation, _partition, _offset + 1000 AS _offset, _index, value FROM messages"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
@@ -496,6 +503,7 @@ def test_a_transform_that_is_refused_writes_nothing(make: Make) -> None:
     assert len(live.ingest(take_over=True)) == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("transform", "said"),
     [
@@ -534,12 +542,19 @@ def test_a_transform_that_cannot_be_carried_out(
 # What it costs
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "sink",
     [
         {"type": "parquet", "folder": "lines"},
         {"type": "hbase", "table": "lines"},
-        {"type": "hbase_aggregates", "table": "lines", "key": ["host"], "values": {"requests": "count"}},
+        {
+            "type": "hbase_aggregates",
+            "table": "lines",
+            "folder": "lines",
+            "key": ["host"],
+            "values": {"requests": "count"},
+        },
     ],
     ids=lambda sink: sink["type"],
 )
@@ -565,6 +580,7 @@ def test_java_compiles_what_makes_the_rows_of_the_example(
     assert max(sizes) <= 7_500
 
 
+@pytest.mark.full
 def test_python_gets_large_rows_a_few_at_a_time(spark: SparkSession) -> None:
     def sizes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -53,9 +53,9 @@ def test_runs_a_replay_and_audits(live: LiveStream) -> None:
     assert f"{live.name}/ingest window 1: committed" in said
     live.assert_exactly_what_was_read()
 
-    before = dict(live.opened.book.store.scan(("head",)))
+    before = dict(live.opened.ledger.store.scan(("head",)))
     assert tidemark("run", file) == ("", "nothing is new\n")
-    assert dict(live.opened.book.store.scan(("head",))) == before
+    assert dict(live.opened.ledger.store.scan(("head",))) == before
 
     out, _ = tidemark("audit", file, "--run", "clean", "--json")
     report = json.loads(out)
@@ -74,13 +74,13 @@ def test_runs_a_replay_and_audits(live: LiveStream) -> None:
     assert shown["estimate"]["records"] == 2
     assert "comparison" not in shown
     # The rows that are missing would be new in HBase, and are the same in Parquet.
-    heads = dict(live.opened.book.store.scan(("head",)))
+    heads = dict(live.opened.ledger.store.scan(("head",)))
     out, said = tidemark(
         *("replay", file, "--selection", digest, "--reason", "a repair", "--dry-run", "--compare", "--run", "what-if")
     )
     assert f"hbase: new {live.topics[0]}/1@{gone[0]} index 0: nothing was stored of its message" in out
     assert f"tidemark report {live.name} what-if" in said
-    assert dict(live.opened.book.store.scan(("head",))) == heads
+    assert dict(live.opened.ledger.store.scan(("head",))) == heads
     found = asked("report", file, "what-if")
     assert [(one["name"], one["same"], one["new"]) for one in found["places"]][:2] == [
         ("hbase", 0, 2),
@@ -121,12 +121,12 @@ def test_an_audit_repairs_and_audits_again(live: LiveStream, tmp_path: Path) -> 
         "source: 1 window covers 200 offsets, 200 of them in Kafka, 0 no longer; 0 are not read yet\n"
     )
 
-    before, page = dict(live.opened.book.store.scan(("head",))), tmp_path / "report.html"
+    before, page = dict(live.opened.ledger.store.scan(("head",))), tmp_path / "report.html"
     out, _ = tidemark("audit", file, "--repair", "plan", "--run", "planned", "--html", str(page), code=1)
     assert "missing 2, different 0" in out
     assert "a repair replays 2 offsets into hbase alone; rows of 2 messages of them are stored" in out
     assert f"missing {live.topics[0]}/1@{gone[0]}" in page.read_text()
-    assert dict(live.opened.book.store.scan(("head",))) == before
+    assert dict(live.opened.ledger.store.scan(("head",))) == before
 
     out, _ = tidemark("audit", file, "--repair", "execute", "--yes", "--run", "repaired", "--json")
     found = json.loads(out)
@@ -287,7 +287,7 @@ def _job_that_holds(live: LiveStream, command: subprocess.Popen[bytes], run: str
     """The command's spark-submit, once its job holds the window."""
 
     def holds() -> bool:
-        found = live.opened.book.head("ingest")
+        found = live.opened.ledger.head("ingest")
         pending = found.head.pending if found else None
         return pending is not None and pending.attempt is not None and pending.attempt.run == run
 

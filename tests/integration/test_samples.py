@@ -68,6 +68,7 @@ def test_a_sample_gives_the_rows_that_its_page_shows(
     ]
 
 
+@pytest.mark.full
 @pytest.mark.covers("N85")
 def test_protobuf(spark: SparkSession, tmp_path: Path) -> None:
     proto, file = blocks("Protobuf", "proto", "yaml")
@@ -90,6 +91,7 @@ LAUGHS = b'<!DOCTYPE a [<!ENTITY b "ha"><!ENTITY c "&b;&b;">]><order><id>1</id><
 OUTSIDE = b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/hostname">]><order><id>1</id><customer>&b;</customer></order>'
 
 
+@pytest.mark.full
 @pytest.mark.covers("N85")
 def test_xml_by_a_function(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, file = blocks("XML", "python", "yaml")

@@ -20,7 +20,7 @@ from tidemark.planning import splitting
 from tidemark.planning.splitting import Read
 from tidemark.planning.splitting import reads as split
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
+from tidemark.sinks.hbase.aggregates.sink import HBaseAggregatesAdmin
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.rows.pipeline import rows_of
 from tidemark.spark.rows.tallying import tallies
@@ -29,14 +29,15 @@ STREAM: dict[str, Any] = {
     "source": {"start": "latest"},
     "scheme": {"type": "string"},
     "sinks": [{"type": "parquet", "folder": "-"}],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 EXAMPLE = Example("ranges", STREAM, ("logs",), 3, lambda count, first: iter(()), lambda value: Outcome({}, None))
 WORDS = [b"one", b"two", b"three"]
 
 
 def with_aggregates(live: LiveStream) -> None:
-    sums = {"type": "hbase_aggregates", "table": f"{live.name}_sums", "key": "value", "values": {"rows": "count"}}
+    place = {"table": f"{live.name}_sums", "folder": f"{live.name}_sums"}
+    sums = {"type": "hbase_aggregates", **place, "key": "value", "values": {"rows": "count"}}
     live.rewrite(sinks=[{"type": "parquet", "folder": live.name}, sums])
 
 
@@ -55,9 +56,8 @@ def places(wanted: RangeSet) -> set[tuple[str, int, int, int]]:
 def counted(live: LiveStream) -> dict[str, int]:
     opened = live.opened
     (sink,) = [one for one in opened.stream.sinks if isinstance(one, HBaseAggregatesSink)]
-    table = aggregate_table(opened.connections, "hbase_default", f"{live.name}_sums")
-    found = totals(opened.book, table, sink.aggregates(opened.stream.fields))
-    return {(key[0] or b"").decode(): int(values["rows"]) for key, values in found}
+    found = HBaseAggregatesAdmin().rows(opened, sink, 1_000)
+    return {row["key"]["value"]: int(row["values"]["rows"]) for row in found}
 
 
 @pytest.mark.full
@@ -75,7 +75,7 @@ def test_short_and_long_ranges_are_stored_and_counted_once(make: Make) -> None:
     every = wanted | others
     words = Counter(word(offset).decode() for one in every for offset in range(one.start, one.until))
 
-    # The aggregates' first window has just these ranges, and their replay reads the same again.
+    # The first window has just these ranges, and their replay reads the same again.
     for kind in (LaneKind.BACKFILL, LaneKind.REPLAY):
         (record,) = live.select(kind, every)
         assert {tally.at.partition: tally.read.number for tally in record.tallies} == {0: 10_020, 1: 6, 2: 15}

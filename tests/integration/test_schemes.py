@@ -64,7 +64,7 @@ def test_a_scheme(make: Make, spark: SparkSession, topics: tuple[str, str], sent
         "source": {},
         "scheme": case.scheme,
         "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
-        "dead_letters": {"table": "-"},
+        "dead_letters": {"type": "hbase", "table": "-"},
     }
     example = Example(case.name, stream, (), 1, lambda count, first: iter(()), lambda value: case.outcome(sent[0]))
     live = make(example, source={"topics": list(topics)})

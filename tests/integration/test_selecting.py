@@ -55,6 +55,7 @@ def few(chance: random.Random) -> RangeSet:
     return RangeSet(OffsetRange(at, start, start + chance.choice((1, 2, 100))) for at, start in starts)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("chosen", "least", "most"),
     [

@@ -30,7 +30,7 @@ def refused(live: LiveStream, folder: Path, class_path: list[Path]) -> str:
         assert job.wait() == EXIT_WRONG_USE, job.output[-3000:]
     finally:
         job.end()
-    assert live.opened.book.committed() == []
+    assert live.opened.ledger.committed() == []
     (said,) = (line for line in job.output.splitlines() if line.startswith("tidemark: "))
     return said
 

@@ -30,7 +30,7 @@ def read(record: Record) -> dict[tuple[str, int, int], tuple[int, int]]:
 
 
 def known(live: LiveStream, topic: str) -> TopicIncarnation:
-    found = live.opened.book.register()
+    found = live.opened.ledger.register()
     assert found is not None
     return newest(found[1].topics, topic)
 
@@ -62,7 +62,7 @@ def test_a_recreated_topic_that_a_policy_accepts_is_another_incarnation(live: Li
     assert report.clean, report.sentence()
     assert report.expected == 6 + sum(
         until - start
-        for (name, _, _), (start, until) in read(live.opened.book.committed()[0].record).items()
+        for (name, _, _), (start, until) in read(live.opened.ledger.committed()[0].record).items()
         if name != topic
     )
     assert live.ingest() == []
@@ -175,7 +175,7 @@ def test_a_log_that_was_cut_stops_the_stream_even_when_it_has_grown_again(
         send_one_by_one(kafka, topic, partition, lines[:10])
     live = make(CDN, source={"topics": [topic], "kafka": "kafka_other"})
     live.ingest()
-    before = live.opened.book.store.read(("head", "ingest"))
+    before = live.opened.ledger.store.read(("head", "ingest"))
 
     control.down(other, ("kafka",), report=lambda line: None)
     cut_log(other, topic, 0, until=6)
@@ -189,12 +189,12 @@ def test_a_log_that_was_cut_stops_the_stream_even_when_it_has_grown_again(
         live.ingest()
     with pytest.raises(LogTruncated):
         ingest.preview(live.opened)
-    assert live.opened.book.store.read(("head", "ingest")) == before
+    assert live.opened.ledger.store.read(("head", "ingest")) == before
 
     live.rewrite(source={"topics": [topic], "kafka": "kafka_other", "on_truncated": "accept"})
     window, _ = ingest.preview(live.opened)
     assert window is not None
-    assert live.opened.book.store.read(("head", "ingest")) == before
+    assert live.opened.ledger.store.read(("head", "ingest")) == before
     (record,) = live.ingest()
     assert record.window.ranges == window.ranges
     assert read(record) == {(topic, 2, 0): (6, 18)}

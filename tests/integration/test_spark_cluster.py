@@ -23,7 +23,7 @@ from tests.support.warm import Engine
 from tidemark.commit.protocol import Step
 from tidemark.errors import EXIT_FAILED
 from tidemark.ledger.records import LaneKind
-from tidemark.sinks.hbase.latest.table import latest_table
+from tidemark.sinks.hbase.keyed.table import keyed_table
 
 EXECUTOR_KILLED_JOB = Path(__file__).parent.parent / "jobs" / "executor_killed_job.py"
 MANY_TASKS_JOB = Path(__file__).parent.parent / "jobs" / "many_tasks_job.py"
@@ -81,7 +81,7 @@ def test_dead_letters_that_are_lost_with_an_executor_are_read_again(
     live = make(CDN)
     live.produce(600)
     assert "Lost executor" in submit(live, cluster, tmp_path / "job.log", EXECUTOR_KILLED_JOB)
-    (window,) = live.opened.book.committed()
+    (window,) = live.opened.ledger.committed()
     assert sum(tally.dead_letters for tally in window.record.tallies) > 0
     live.assert_exactly_what_was_read()
 
@@ -155,13 +155,13 @@ def test_rows_of_a_function_that_are_lost_with_an_executor_end_the_attempt(
     finally:
         killed.end()
     assert "Lost executor" in killed.output
-    assert "\ntidemark: ComputedAgain: Spark has lost rows of this window" in killed.output
+    assert "\ntidemark: RowsRecomputed: Spark has lost rows of this window" in killed.output
     assert live.head().last is None
 
     start(WINDOW_JOB, "again.log").succeeds()
     words = {fields["word"] for fields in live.independent.hbase().by_place().values()}
     assert len(words) == 600
-    table = latest_table(live.opened.connections, "hbase_default", latest["table"])
+    table = keyed_table(live.opened.connections, "hbase_default", latest["table"])
     assert {row.fields["word"].decode() for row in table.all_rows()} == words
 
 
@@ -182,7 +182,7 @@ def test_only_what_three_counts_agree_on_is_committed(make: Make, cluster: Clust
     # The worker that was killed after its write, and the task that another copy of it has overtaken.
     assert "exited unexpectedly" in said
     assert re.search(r"Killing attempt 0 for task 1\.0 in stage .* as the attempt \d succeeded", said)
-    (window,) = live.opened.book.committed()
+    (window,) = live.opened.ledger.committed()
     assert window.record.owes_sweep
     live.assert_exactly_what_was_read()
 
@@ -207,7 +207,7 @@ def test_a_hundred_tasks_read_one_partition_eight_at_a_time(make: Make, tmp_path
     assert " as speculatable " in said
     live.assert_exactly_what_was_read()
 
-    read_by_many = live.opened.book.committed()[0].record
+    read_by_many = live.opened.ledger.committed()[0].record
     (read_by_few,) = live.select(LaneKind.REPLAY, live.ranges(0, 0, (0, 1000)))
     assert read_by_few.receipt is not None
     assert read_by_many.receipt is not None

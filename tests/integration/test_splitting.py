@@ -16,6 +16,7 @@ from tidemark.spark.rows.reading import read_offsets
 from tidemark.submit.command import local_cores
 
 
+@pytest.mark.full
 @pytest.mark.covers("S14")
 @pytest.mark.parametrize(
     "wanted",
@@ -33,6 +34,7 @@ def test_spark_runs_the_tasks_that_are_shown(
     tasks_that_ran(spark, kafka, of(topic, wanted))
 
 
+@pytest.mark.full
 def test_large_ranges_are_shared_by_the_cores(
     spark: SparkSession, kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

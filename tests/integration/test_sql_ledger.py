@@ -38,7 +38,7 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import AuthenticationFailed, LedgerContradiction, NotAuthorized, Unreachable, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.ledger.stores import sql as sql_store
-from tidemark.ledger.stores.contract import Anew, sortable
+from tidemark.ledger.stores.contract import ResetOffset, sortable
 from tidemark.ledger.stores.doubt import swap_surely
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.sinks.dead_letters.sql.letters import letters_in
@@ -177,7 +177,7 @@ def test_offsets_are_shown_with_the_commit_and_not_without(kind: str, request: p
     store = stores.make(stream)
     store.prepare()
     assert store.swap(HEAD, None, b"0")
-    for seq, offset in ((1, 10), (2, 25), (3, Anew(4))):
+    for seq, offset in ((1, 10), (2, 25), (3, ResetOffset(4))):
         shown = {"logs": {0: offset, 1: 7}, "other": {0: 2}}
         before, after = (f"{number}".encode() for number in (seq - 1, seq))
         assert not store.commit(HEAD, b"another", b"x", ("history", "ingest", sortable(seq)), b"r", {"logs": {0: 99}})
@@ -188,6 +188,7 @@ def test_offsets_are_shown_with_the_commit_and_not_without(kind: str, request: p
     assert offsets_of(database, stream)[0] == ("logs", 0, 4)
 
 
+@pytest.mark.full
 @pytest.mark.covers("O10")
 @pytest.mark.parametrize(
     ("kind", "made"),
@@ -230,6 +231,7 @@ def test_encodings_and_collations_of_a_database_do_not_matter(
     assert letters.rows_at(Coordinate(AT, 5), 3)[0].fields == {**said, "redrives": b"0"}
 
 
+@pytest.mark.full
 @pytest.mark.covers("O10", "E38")
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
 @pytest.mark.parametrize("answered", [True, False], ids=["after its answer", "at the commit"])
@@ -313,6 +315,7 @@ def test_who_is_not_let_in_or_may_not_write_is_told_so(
         assert "wrong" not in str(caught.value)
 
 
+@pytest.mark.full
 @pytest.mark.covers("O12")
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
 def test_windows_are_read_by_plain_sql(kind: str, request: pytest.FixtureRequest) -> None:
@@ -327,6 +330,7 @@ def test_windows_are_read_by_plain_sql(kind: str, request: pytest.FixtureRequest
     assert [row[:4] for row in answers[2]] == [("orders", "ingest", 3, "run 3")]
 
 
+@pytest.mark.full
 @pytest.mark.covers("O12")
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
 def test_a_view_of_an_earlier_version_is_replaced_and_its_readers_stay(
@@ -390,6 +394,7 @@ def test_who_may_not_come_in_to_mysql_or_may_not_write_is_told_so(
         stores_of({**SETTINGS["mariadb"], "table": "without_transactions"}).new()
 
 
+@pytest.mark.full
 @pytest.mark.covers("O10")
 @pytest.mark.usefixtures("mariadb")
 def test_mysql_with_tls_is_who_its_certificate_says(
@@ -414,6 +419,7 @@ def test_mysql_with_tls_is_who_its_certificate_says(
         cipher(ssl_mode="VERIFY_IDENTITY", ssl_ca=str(authority))
 
 
+@pytest.mark.full
 @pytest.mark.covers("O10")
 def test_a_lock_of_another_program_is_waited_for(mariadb: MariaDB) -> None:
     """MySQL has taken the statement back. What a transaction had done before goes with its end."""
@@ -453,6 +459,7 @@ def lock_waits(mariadb: MariaDB) -> int:
     return int(number)
 
 
+@pytest.mark.full
 @pytest.mark.covers("O10")
 def test_a_commit_that_ends_a_deadlock_is_tried_again(mariadb: MariaDB) -> None:
     stores, stream = stores_of(SETTINGS["mariadb"]), new_stream()
@@ -493,6 +500,7 @@ def deadlocks(mariadb: MariaDB) -> int:
     return int(number)
 
 
+@pytest.mark.full
 @pytest.mark.covers("F2", "O10")
 @pytest.mark.usefixtures("mariadb")
 def test_a_line_that_is_lost_after_the_answer_changes_nothing_of_it() -> None:
@@ -511,6 +519,7 @@ def test_a_line_that_is_lost_after_the_answer_changes_nothing_of_it() -> None:
             assert stores.make(stream).read(HEAD) == value
 
 
+@pytest.mark.full
 @pytest.mark.covers("F2", "O10")
 def test_a_switchover_of_postgresql_is_waited_out(postgresql: psycopg.Connection[tuple[object, ...]]) -> None:
     """The server answers as a standby does until the switchover is over. Whoever stays a standby is named as one."""
@@ -535,6 +544,7 @@ def test_a_switchover_of_postgresql_is_waited_out(postgresql: psycopg.Connection
     assert (done, store.read(HEAD)) == ([True], b"pinned")
 
 
+@pytest.mark.full
 @pytest.mark.covers("O10")
 def test_a_commit_is_on_disk_whatever_the_database_says(postgresql: psycopg.Connection[tuple[object, ...]]) -> None:
     name = postgresql.info.dbname
@@ -549,6 +559,7 @@ def test_a_commit_is_on_disk_whatever_the_database_says(postgresql: psycopg.Conn
         postgresql.execute(f"ALTER DATABASE {name} RESET synchronous_commit")
 
 
+@pytest.mark.full
 @pytest.mark.covers("O10")
 def test_a_file_in_no_folder_of_this_machine_is_no_empty_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

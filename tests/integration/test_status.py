@@ -28,7 +28,7 @@ def test_a_stream_that_reads_less_than_comes_is_a_warning_with_its_numbers(make:
         run = f"run {number}"
         assert ingest.plan_ingest(live.opened, run) is not None
         # What a window has read is of no matter here: nothing is read.
-        protocol.process(live.opened.book, Sweeps(), NoWork(), hold, INGEST, number, Run(run, "v", "d"))
+        protocol.process(live.opened.ledger, Sweeps(), NoWork(), hold, INGEST, number, Run(run, "v", "d"))
     shown, said = tidemark("status", file, "--json")
     assert json.loads(shown)["status"] == {
         "word": "WARNING",

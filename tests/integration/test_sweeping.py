@@ -111,6 +111,7 @@ def versions(gateway: Gateway, table: ResultTable, places: list[Place]) -> set[t
     return found
 
 
+@pytest.mark.full
 def test_many_scattered_records_take_few_scans(table: ResultTable, gateway: CountingGateway) -> None:
     """A scan for each of 500,000 dead letters took more than ten minutes."""
     at = TopicPartition(secrets.token_hex(4), 0)
@@ -130,6 +131,7 @@ def test_many_scattered_records_take_few_scans(table: ResultTable, gateway: Coun
     assert table.sweep(dense | sparse, 2) == 0
 
 
+@pytest.mark.full
 def test_a_sweep_hides_nothing_that_is_written_later(table: ResultTable) -> None:
     """A wrong clock has drawn generations of tomorrow. The ledger that is restored from a backup of before draws lower ones."""
     at = TopicPartition(secrets.token_hex(4), 0)

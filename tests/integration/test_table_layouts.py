@@ -14,6 +14,7 @@ from tidemark.clients.environment import from_environment
 from tidemark.clients.hbase.thrift2 import gateway2, thrift
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
+from tidemark.sinks.hbase.table import stream_table
 from tidemark.sinks.reading import hbase_rows
 from tidemark.spark.jobs.audit import audit
 from tidemark.spark.sinks import results
@@ -40,7 +41,7 @@ def test_every_layout_is_read_the_same(make: Make, ledger: str, spark: Any) -> N
     wanted = live.expected().rows
     for name, columns in (("mapped", {b"d:h", b"d:p"}), ("packed", {b"d:_packed"})):
         table = f"{live.name}_{name}"
-        rows = hbase_rows(live.opened.book, live.opened.result_table("hbase_default", table), name)
+        rows = hbase_rows(live.opened.ledger, stream_table(live.opened, "hbase_default", table), name)
         found = {
             (one.place.partition.topic, one.place.partition.partition, one.place.offset, one.place.index): {
                 field: value.decode() for field, value in one.fields.items()
@@ -74,6 +75,7 @@ def test_every_layout_is_read_the_same(make: Make, ledger: str, spark: Any) -> N
     assert live.head().seq == 1
 
 
+@pytest.mark.full
 @pytest.mark.covers("N86")
 def test_tables_in_a_namespace(make: Make) -> None:
     """Results, values by key, dead letters and the ledger itself: found by the name that HBase's shell shows."""
@@ -85,18 +87,18 @@ def test_tables_in_a_namespace(make: Make) -> None:
 
     def within(space: str) -> dict[str, Any]:
         return {
-            "ledger": {"table": f"{space}:ledger"},
+            "ledger": {"type": "hbase", "table": f"{space}:ledger"},
             "sinks": [
                 {"type": "hbase", "table": f"{space}:rows", "regions": 4},
                 {"type": "hbase_latest", "table": f"{space}:latest", "folder": f"{live.name}_latest", "key": ["host"]},
             ],
-            "dead_letters": {"table": f"{space}:dead"},
+            "dead_letters": {"type": "hbase", "table": f"{space}:dead"},
         }
 
     live.rewrite(**within(namespace))
     live.produce(60)
     live.ingest()
-    rows = hbase_rows(live.opened.book, live.opened.result_table("hbase_default", f"{namespace}:rows"), "hbase")
+    rows = hbase_rows(live.opened.ledger, stream_table(live.opened, "hbase_default", f"{namespace}:rows"), "hbase")
     found = {(one.place.partition.topic, one.place.partition.partition, one.place.offset) for one in rows}
     assert found == {place[:3] for place in live.expected().rows}
     assert len(found) > 40

@@ -144,6 +144,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7")
 @pytest.mark.parametrize("kind", TABLE)
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -155,6 +156,7 @@ def test_texts_at_the_edges_of_a_type(spark: SparkSession, scheme: str, kind: st
     assert_read(spark, given, kind, {text.encode(): value for text, value in wanted.items()})
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7")
 @pytest.mark.parametrize("kind", IN_JSON)
 def test_json_at_the_edges_of_a_type(spark: SparkSession, kind: str) -> None:
@@ -251,6 +253,7 @@ def test_an_element_of_an_array_is_read_as_its_own_text(
         assert [one[1] for one in found] == own
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7", "E60")
 def test_numbers_that_are_kept_as_json_keep_their_text(spark: SparkSession) -> None:
     chance = random.Random(11)
@@ -270,6 +273,7 @@ def test_numbers_that_are_kept_as_json_keep_their_text(spark: SparkSession) -> N
                 assert (row["_reason"], row["v"], row["w"], row["unknown"]) == wanted
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7")
 def test_times_with_something_around_them_are_none(spark: SparkSession) -> None:
     at = datetime(2026, 11, 21, 7, 10, tzinfo=UTC).replace(tzinfo=None)
@@ -337,6 +341,7 @@ _SEPARATOR = "\x01"
 _GROUP = f"(?:([^{_SEPARATOR}]+)|)"
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7", "N82", "N83")
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_odd_texts_of_all_types(spark: SparkSession, scheme: str) -> None:
@@ -369,6 +374,7 @@ def test_odd_texts_of_all_types(spark: SparkSession, scheme: str) -> None:
     assert {at: kept[at] for at in expected} == expected
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7")
 def test_a_group_that_took_no_part_is_null(spark: SparkSession) -> None:
     pattern = {"name": "one", "regex": r"(?:-|(\d+)) (.*)", "fields": ["v", "s"]}
@@ -379,6 +385,7 @@ def test_a_group_that_took_no_part_is_null(spark: SparkSession) -> None:
     assert [row["s"] for row in frame.collect()] == [""]
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7")
 @pytest.mark.parametrize(
     ("lines", "value", "pieces"),

@@ -26,7 +26,7 @@ SEEN = Example(
             {"type": "parquet", "folder": "-"},
             {"type": "delta", "folder": "-"},
         ],
-        "dead_letters": {"table": "-"},
+        "dead_letters": {"type": "hbase", "table": "-"},
     },
     ("seen",),
     1,
@@ -43,7 +43,13 @@ def test_times_in_another_time_zone(make: Make, spark: SparkSession) -> None:
         {"type": "parquet", "folder": live.name},
         {"type": "delta", "folder": f"{live.name}_delta"},
         {"type": "hbase_latest", "table": f"{live.name}_latest", "folder": f"{live.name}_latest", "key": "at"},
-        {"type": "hbase_aggregates", "table": f"{live.name}_sums", "key": "host", "values": {"at": {"max": "at"}}},
+        {
+            "type": "hbase_aggregates",
+            "table": f"{live.name}_sums",
+            "folder": f"{live.name}_sums",
+            "key": "host",
+            "values": {"at": {"max": "at"}},
+        },
     ]
     live.rewrite(sinks=sinks)
     live.produce(len(TIMES))

@@ -72,7 +72,7 @@ def test_a_partition_without_a_leader_fails_the_whole_window(
     until(lambda: created(kafka, topic), "no topic can be made on both brokers")
     kafka.send([(topic, partition, None, b"x") for partition in (0, 1) for _ in range(4)])
     live = make(CDN, source={"topics": [topic], "kafka": "kafka_other"})
-    before = list(live.opened.book.store.scan(()))
+    before = list(live.opened.ledger.store.scan(()))
     processes.kill(second_broker, SECOND)
 
     def leaders() -> list[int]:
@@ -83,4 +83,4 @@ def test_a_partition_without_a_leader_fails_the_whole_window(
     with pytest.raises(Unreachable, match=rf"{topic}/1|leader") as refused:
         ingest.plan_ingest(live.opened, "run")
     assert refused.value.exit_code == 5
-    assert list(live.opened.book.store.scan(())) == before == []
+    assert list(live.opened.ledger.store.scan(())) == before == []

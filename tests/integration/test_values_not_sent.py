@@ -47,7 +47,7 @@ class Lake(LatestResults):
     """A sink of newest rows, as far as it refuses rows."""
 
     def __init__(self, settings: LatestSettings) -> None:
-        self._settings = settings
+        self._settings = self._latest = settings
         self._config = settings  # type: ignore[assignment]
 
     def stored(self) -> dict[str, str]:
@@ -60,7 +60,7 @@ class InHBase(HBaseLatestResults):
     """The one in HBase, as far as it refuses rows."""
 
     def __init__(self, settings: HBaseLatestSink) -> None:
-        self._sink = self._settings = settings
+        self._sink = self._settings = self._latest = settings
         self._config = settings  # type: ignore[assignment]
 
 
@@ -107,12 +107,14 @@ def test_a_value_that_was_not_sent_is_a_dead_letter_that_names_its_field(
     assert found == [None, refused, None if "op" in sink else refused]
 
 
+@pytest.mark.full
 @pytest.mark.covers("N83")
 def test_a_stream_may_say_that_no_text_stands_for_a_value() -> None:
     sink = DeltaLatestSink.model_validate({"type": "delta_latest", "folder": "orders", "key": "id", "unsent": None})
     assert Lake(sink).refusal(FIELDS) is None
 
 
+@pytest.mark.full
 @pytest.mark.covers("N83")
 def test_the_table_keeps_the_row_before_a_value_that_was_not_sent(make: Make) -> None:
     """With a real HBase, by the commands alone: the text never stands in the place of the value before it."""

@@ -128,6 +128,7 @@ def test_workers_stay_warm_but_not_those_that_may_import_own_code(engine: Engine
     until(lambda: not any(map(psutil.pid_exists, own)), "workers of runs that have ended are still there", 300)
 
 
+@pytest.mark.full
 def test_settings_that_only_a_new_application_can_have_are_refused(engine: Engine) -> None:
     said = engine.run(JOB, "see", conf={"spark.executor.memory": "9g"}).ends(EXIT_WRONG_USE)
     assert "spark.executor.memory is 9g in the stream file and not set in the engine" in said
@@ -135,6 +136,7 @@ def test_settings_that_only_a_new_application_can_have_are_refused(engine: Engin
     seen(engine.run(JOB, "see", conf={"spark.driver.memory": "1g", "spark.submit.deployMode": "client"}))
 
 
+@pytest.mark.full
 @pytest.mark.covers("Q5")
 def test_secrets_of_a_streams_file_system_are_its_own(engine: Engine) -> None:
     files = json.dumps({SECRET: "canary-1"})
@@ -152,6 +154,7 @@ def test_secrets_of_a_streams_file_system_are_its_own(engine: Engine) -> None:
     assert "canary" not in log
 
 
+@pytest.mark.full
 def test_the_socket_is_for_its_owner_alone(engine: Engine) -> None:
     engine.run(JOB, "say", "0").ends()
     (socket,) = engine.folder.glob("*.sock")
@@ -176,7 +179,7 @@ FUNCTION: dict[str, Any] = {
     "source": {},
     "scheme": {"type": "function", "function": "same_name:work", "fields": {"number": "integer", "word": "string"}},
     "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 CALLS = Example("function", FUNCTION, ("calls",), 1, lambda count, first: iter(()), lambda value: None)  # type: ignore[arg-type,return-value]
 MODULE = """
@@ -241,6 +244,7 @@ def test_a_run_that_is_killed_in_its_writing_leaves_the_others_alone(engine: Eng
     assert engine.status()["at_work"] == []
 
 
+@pytest.mark.full
 def test_killing_the_asking_program_ends_its_run(engine: Engine, tmp_path: Path) -> None:
     """As `on_kill` of Airflow's operator does."""
     run = engine.run(JOB, "work", str(tmp_path / "working"))
@@ -253,6 +257,7 @@ def test_killing_the_asking_program_ends_its_run(engine: Engine, tmp_path: Path)
     seen(engine.run(JOB, "see"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_reaches_the_run(engine: Engine, tmp_path: Path, number: signal.Signals) -> None:
     run = engine.run(JOB, "work", str(tmp_path / "working"))
@@ -276,6 +281,7 @@ def test_a_run_that_stands_still_holds_up_no_other(engine: Engine, tmp_path: Pat
     run.ends()
 
 
+@pytest.mark.full
 def test_others_wait_in_order_and_an_ingest_does_not_wait_for_them(engine: Engine, tmp_path: Path) -> None:
     first = engine.run(JOB, "work", str(tmp_path / "first"))
     at_work(tmp_path / "first")
@@ -302,9 +308,9 @@ def test_a_topic_that_was_created_again_is_read_anew(engine: Engine, make: Make)
         live.produce(240)
         run = live.new_run()
         assert "committed" in engine.run(WINDOW_JOB, *live.job_arguments(run, live.pin(run).seq)).ends()
-        assert [tally.read.number for tally in live.opened.book.committed()[-1].record.tallies] != []
+        assert [tally.read.number for tally in live.opened.ledger.committed()[-1].record.tallies] != []
         live.kafka.recreate(live.topics[0], CDN.partitions)
-    counts = [sum(tally.read.number for tally in one.record.tallies) for one in live.opened.book.committed()]
+    counts = [sum(tally.read.number for tally in one.record.tallies) for one in live.opened.ledger.committed()]
     assert counts == [240, 240]
 
 
@@ -382,6 +388,7 @@ def test_stop_and_a_change_of_code_let_runs_go_on_to_their_end(own_engine: Engin
     assert "no warm engine lives" in said
 
 
+@pytest.mark.full
 def test_an_engine_that_cannot_start_says_why(site: Site) -> None:
     broken = Engine(site, site.folder("broken"), conf={"spark.driver.memory": "much"})
     try:
@@ -392,6 +399,7 @@ def test_an_engine_that_cannot_start_says_why(site: Site) -> None:
         broken.end()
 
 
+@pytest.mark.full
 @pytest.mark.covers("N15")
 def test_the_command_line_in_a_warm_engine(engine: Engine, live: LiveStream) -> None:
     live.produce(240)

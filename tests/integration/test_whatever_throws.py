@@ -105,6 +105,7 @@ def test_whatever_a_transform_throws_is_the_messages_own(spark: SparkSession) ->
     assert spark.range(3).count() == 3
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "E55")
 def test_an_error_whose_class_is_that_of_a_server_is_a_messages_own_if_an_expression_threw_it(
     spark: SparkSession,
@@ -118,8 +119,17 @@ def test_an_error_whose_class_is_that_of_a_server_is_a_messages_own_if_an_expres
 
 
 @pytest.mark.covers("E55", "Q41")
-@pytest.mark.parametrize("forged", ["", "\n\tat org.apache.spark.storage.BlockManager.get(BlockManager.scala:1)\n"])
-@pytest.mark.parametrize("call", ["reflect", "java_method", "try_reflect"])
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param("", marks=pytest.mark.full),
+        # A line that looks like one of Spark's own.
+        "\n\tat org.apache.spark.storage.BlockManager.get(BlockManager.scala:1)\n",
+    ],
+)
+@pytest.mark.parametrize(
+    "call", ["reflect", *(pytest.param(one, marks=pytest.mark.full) for one in ("java_method", "try_reflect"))]
+)
 def test_no_log_of_spark_has_the_text_of_an_error_that_has_the_class_of_a_servers(
     spark: SparkSession, call: str, forged: str
 ) -> None:
@@ -130,6 +140,7 @@ def test_no_log_of_spark_has_the_text_of_an_error_that_has_the_class_of_a_server
     assert became(spark, stream, [*values(given)])[1] == (STORED, None)
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "E46", "E55")
 def test_a_check_that_cannot_be_computed_refuses_nothing(spark: SparkSession) -> None:
     """Also where a part stands twice in it, which Spark might compute once, before what catches its errors."""
@@ -143,6 +154,7 @@ def test_a_check_that_cannot_be_computed_refuses_nothing(spark: SparkSession) ->
     assert became(spark, stream, given) == [(STORED, None), (INVALID, "a new year"), (STORED, None)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "sql",
     [
@@ -161,6 +173,7 @@ def test_a_wrong_regular_expression_is_no_messages_fault(spark: SparkSession, sq
         check_rows(spark, stream_of(scheme=SCHEME, transform=transforming))
 
 
+@pytest.mark.full
 def test_a_regular_expression_that_may_be_right_is_taken(spark: SparkSession) -> None:
     right = ("s rlike '(a|b)'", "s rlike s", "s rlike NULL", "s LIKE '[a%'", "split(s, ',')[0] = '['")
     check_rows(spark, stream_of(scheme=SCHEME, checks=[{"invalid_when": one, "reason": "it matches"} for one in right]))
@@ -204,6 +217,7 @@ RIGHT = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.covers("E62")
 def test_a_constant_that_is_wrong_for_every_message_is_no_messages_fault(spark: SparkSession) -> None:
     """As with a regular expression: a check with it would refuse nothing, whatever comes."""
@@ -281,6 +295,7 @@ def test_whose_an_error_of_java_is(spark: SparkSession) -> None:
     assert spark.range(3).count() == 3
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "E46", "E55")
 @pytest.mark.parametrize(("given", "error"), [(TOO_DEEP, "StackOverflowError"), (TOO_LONG, "OutOfMemoryError")])
 def test_a_check_that_needs_more_than_there_is_leaves_the_jvm_alone(
@@ -367,6 +382,7 @@ def test_messages_on_which_a_transform_fails_only_together(spark: SparkSession, 
     assert all(reason.startswith("transform: ") for reason in dead)
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "E55")
 @pytest.mark.parametrize(
     "checks", [[{"invalid_when": "i > 5", "reason": "it is large"}], pytest.param([], marks=pytest.mark.full)]
@@ -408,6 +424,7 @@ PIECES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4")
 @pytest.mark.parametrize("how", ["explode", pytest.param("lateral view", marks=pytest.mark.full)])
 def test_a_long_key_and_many_pieces_fill_no_disk(spark: SparkSession, how: str) -> None:
@@ -437,9 +454,10 @@ def test_a_long_key_and_many_pieces_fill_no_disk(spark: SparkSession, how: str) 
             assert dead[0][OUTCOME] == STORED
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4")
 def test_a_view_that_repeats_a_long_field_fills_no_disk(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transforming, "MOST_OF_ONE_MESSAGE", 1 << 20)
+    monkeypatch.setattr(transforming, "MAX_OF_ONE_MESSAGE", 1 << 20)
     sql = f"SELECT {_AT}, concat(value, piece) AS piece FROM {VIEW}"
     stream = stream_of(scheme={"type": "string"}, transform={"sql": sql, "fields": {"piece": "string"}})
     found = outcomes_of(spark, stream, [b"a\n" * 3_000, b"a\nb", b"a\n" * 3_000])
@@ -479,13 +497,18 @@ FORM = "yyyy-MM-dd HH:mm:ss"
 TIMED = {"id": "integer", "at": "timestamp"}
 
 
+@pytest.mark.full
 @pytest.mark.covers("E46", "E55")
 @pytest.mark.parametrize(
     ("scheme", "text"),
     [
-        ({"type": "delimited", "fields": TIMED, "timestamp": FORM}, "{},{}"),
+        pytest.param({"type": "delimited", "fields": TIMED, "timestamp": FORM}, "{},{}", marks=pytest.mark.full),
         ({"type": "json", "fields": TIMED, "timestamp": FORM}, '{{"id": {}, "at": "{}"}}'),
-        ({"type": "json", "schema": "id INT, at TIMESTAMP", "timestamp": FORM}, '{{"id": {}, "at": "{}"}}'),
+        pytest.param(
+            {"type": "json", "schema": "id INT, at TIMESTAMP", "timestamp": FORM},
+            '{{"id": {}, "at": "{}"}}',
+            marks=pytest.mark.full,
+        ),
         (
             {
                 "type": "regex",
@@ -505,8 +528,17 @@ def test_a_time_that_parses_and_that_spark_cannot_hold(spark: SparkSession, sche
     assert passes(spark, stream, given)
 
 
+@pytest.mark.full
 @pytest.mark.covers("E46", "E55")
-@pytest.mark.parametrize("scheme", [SCHEME, {"type": "json", "schema": "s STRING, v VARIANT", "unknown": "keep"}])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        SCHEME,
+        pytest.param(
+            {"type": "json", "schema": "s STRING, v VARIANT", "unknown": "keep"}, marks=pytest.mark.full, id="DDL"
+        ),
+    ],
+)
 def test_json_that_is_nested_too_deeply_is_a_dead_letter_before_anything_calls_itself(
     spark: SparkSession, scheme: dict[str, Any]
 ) -> None:
@@ -572,6 +604,7 @@ def test_a_scheme_of_a_package_that_throws(spark: SparkSession, monkeypatch: pyt
 # Names that a schema brings
 
 
+@pytest.mark.full
 @pytest.mark.covers("E46", "E49")
 def test_schemas_of_a_registry_that_cannot_be_read_are_dead_letters(spark: SparkSession) -> None:
     number = {"name": "id", "type": "long"}
@@ -617,7 +650,12 @@ def test_schemas_of_a_registry_that_cannot_be_read_are_dead_letters(spark: Spark
 def orders(*sinks: dict[str, Any]) -> Example:
     return Example(
         "throwing",
-        {"source": {"topics": []}, "scheme": SCHEME, "sinks": [*sinks] or SINKS, "dead_letters": {"table": "-"}},
+        {
+            "source": {"topics": []},
+            "scheme": SCHEME,
+            "sinks": [*sinks] or SINKS,
+            "dead_letters": {"type": "hbase", "table": "-"},
+        },
         ("throwing",),
         1,
         lambda count, first: iter(()),
@@ -629,6 +667,7 @@ def send(live: LiveStream, given: Iterator[bytes]) -> None:
     live.kafka.send((live.topics[0], 0, None, value) for value in given)
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "E46", "E55")
 @pytest.mark.usefixtures("spark")
 def test_a_window_of_them_commits_and_its_audit_agrees(make: Make) -> None:
@@ -642,6 +681,7 @@ def test_a_window_of_them_commits_and_its_audit_agrees(make: Make) -> None:
     assert report.clean, report.sentence()
 
 
+@pytest.mark.full
 @pytest.mark.covers("E55")
 @pytest.mark.usefixtures("spark")
 def test_an_error_that_ends_a_job_names_what_it_was_and_the_offsets(make: Make) -> None:
@@ -655,6 +695,7 @@ def test_an_error_that_ends_a_job_names_what_it_was_and_the_offsets(make: Make) 
     assert "A Spark task had too little memory: " in str(ended.value)
 
 
+@pytest.mark.full
 def test_null_and_a_text_that_is_called_like_its_folder(make: Make, spark: SparkSession) -> None:
     live = make(orders({"type": "parquet", "folder": "-", "partition_by": ["s"]}))
     texts = [None, "__HIVE_DEFAULT_PARTITION__", "", "__hive_default_partition__", "NL", None, "nl", "Nl"]

@@ -27,14 +27,15 @@ from tests.support.oracle import CDN, ORDERS, Example
 from tests.support.sink_topics import written
 from tidemark.commit import protocol
 from tidemark.commit.fence import HeadFence
-from tidemark.commit.protocol import Fence, Step, Taken
+from tidemark.commit.protocol import Fence, HeldWindow, Step
 from tidemark.errors import Fenced
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
-from tidemark.sinks.mounts import Mounts
+from tidemark.sinks.hbase.table import stream_table
+from tidemark.sinks.mounts import FolderMarks
 from tidemark.sinks.stored_rows import Mark
 from tidemark.spark.jobs.window_work import SparkWork
 from tidemark.spark.sinks import make_sinks
@@ -53,8 +54,8 @@ class Blind(HeadFence):
 
 
 @contextmanager
-def blindly(opened: OpenStream, taken: Taken) -> Iterator[Fence]:
-    yield Blind(opened.book, INGEST, taken.attempt.generation)
+def blindly(opened: OpenStream, taken: HeldWindow) -> Iterator[Fence]:
+    yield Blind(opened.ledger, INGEST, taken.attempt.generation)
 
 
 def zombie(
@@ -71,13 +72,13 @@ def zombie(
 
     `longer`: not in one pass, so that it has written nothing before.
     """
-    ledger = opened.book.register()
+    ledger = opened.ledger.register()
     assert ledger is not None
     sinks = make_sinks(opened)
     dead = dead_letters_writer(opened)
     for place in (*sinks, dead):
-        place.prepare(opened.book.stream, ledger[1].ledger)  # type: ignore[attr-defined]
-    mounts = Mounts(opened.book, opened.connections, [*opened.stream.sinks, opened.stream.dead_letters])
+        place.prepare(opened.ledger.stream, ledger[1].ledger)  # type: ignore[attr-defined]
+    mounts = FolderMarks(opened.ledger, opened.connections, [*opened.stream.sinks, opened.stream.dead_letters])
     work = SparkWork(spark, opened, sinks, dead, INGEST, mounts, longer=longer)
 
     def when_read(step: Step) -> None:
@@ -90,7 +91,7 @@ def zombie(
     problem, said = refused
     with pytest.raises(problem, match=said):
         protocol.process(
-            opened.book,
+            opened.ledger,
             opened.sweeper,
             work,
             partial(blindly, opened),
@@ -134,7 +135,7 @@ def test_a_late_attempt_with_other_code_changes_nothing(
         flush_and_compact(live.site, table)
     live.assert_exactly_what_was_read()
     # A replay over all of it sweeps them out.
-    everything = live.opened.book.authority().covered()
+    everything = live.opened.ledger.authority().covered()
     live.select(LaneKind.REPLAY, everything)
     live.assert_exactly_what_was_read()
     assert live.independent.hbase(f"{live.name}_dead").debris == 0
@@ -190,14 +191,15 @@ def test_rows_of_a_replay_that_was_abandoned_do_not_count(make: Make) -> None:
     live.rewrite(sinks=sinks, transform=FIXED)
     run = live.new_run()
     with pytest.raises(Cut):
-        live.select(LaneKind.REPLAY, live.opened.book.authority().covered(), run, on_step=cut_after(Step.VERIFIED))
+        live.select(LaneKind.REPLAY, live.opened.ledger.authority().covered(), run, on_step=cut_after(Step.VERIFIED))
     live.rewrite(sinks=sinks)
     # All that it wrote is in the topic, and newer than what counts. A table has nothing of it.
     assert sorted(messages_in(live).values()) == [rows, rows]
     assert len(DeltaTable(f"{live.site.folder('lake')}/{live.name}_delta").to_pyarrow_table()) == rows
     live.assert_exactly_what_was_read()
     assert (
-        protocol.abandon(live.opened.book, lanes.lane_name(LaneKind.REPLAY, run), "a test", take_over=True) is not None
+        protocol.abandon(live.opened.ledger, lanes.lane_name(LaneKind.REPLAY, run), "a test", take_over=True)
+        is not None
     )
     live.assert_exactly_what_was_read()
     live.produce(40)
@@ -216,7 +218,7 @@ def test_rows_that_only_the_old_attempt_produced_do_not_count(make: Make, spark:
     wanted = live.expected()
     dead_topic, dead_partition, dead_offset = next(iter(wanted.dead))
     old = record.attempt.generation - 1
-    table = live.opened.result_table("hbase_default", live.name)
+    table = stream_table(live.opened, "hbase_default", live.name)
     kept = PartitionKeys(TopicPartition(live.topics[0], 0))
     gone = PartitionKeys(TopicPartition(dead_topic, dead_partition))
     cells = [(MARK, Mark(old, 7, INGEST, 1).encode()), (b"d:host", b"from an older attempt")]
@@ -246,7 +248,7 @@ def test_rows_of_an_attempt_that_never_committed_do_not_hide_what_counts(make: M
 
     live.rewrite(checks=[{"invalid_when": "size > 2500000", "reason": "newer code"}])
     with pytest.raises(Cut):
-        live.select(LaneKind.REPLAY, live.opened.book.authority().covered(), on_step=cut)
+        live.select(LaneKind.REPLAY, live.opened.ledger.authority().covered(), on_step=cut)
     live.rewrite()
     connection = happybase.Connection("127.0.0.1", live.site.port("thrift"))
     newest = {mark[1] for _, row in connection.table(live.name).scan(include_timestamp=True) for mark in row.values()}

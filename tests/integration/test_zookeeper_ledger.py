@@ -22,12 +22,12 @@ from tests.support.waiting import until
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Step
 from tidemark.errors import LedgerContradiction, OutcomeUnknown, TooLarge, Unreachable, WrongUse
-from tidemark.ledger.book import Book, StoredHead
+from tidemark.ledger.ledger import Ledger, StoredHead
 from tidemark.ledger.records import INGEST, Head, LaneKind, Window, WindowRange, positions
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import open_lane
 from tidemark.ledger.stores import doubt
-from tidemark.ledger.stores.contract import Anew, LedgerStore, sortable
+from tidemark.ledger.stores.contract import LedgerStore, ResetOffset, sortable
 from tidemark.ledger.stores.zookeeper import OffsetLayouts, ZooKeeperLedgerStore
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.spark.jobs.window import process_windows
@@ -87,7 +87,7 @@ def test_an_offset_node_never_falls(stores: Stores, site: Site) -> None:
     # Of a topic that was recreated, what was shown of the one before says nothing.
     assert store.swap(HEAD, b"done", b"pinned 3")
     third = ("history", "ingest", sortable(3))
-    assert store.commit(HEAD, b"pinned 3", b"done 3", third, b"{}", {"logs": {0: Anew(2), 10: 3}})
+    assert store.commit(HEAD, b"pinned 3", b"done 3", third, b"{}", {"logs": {0: ResetOffset(2), 10: 3}})
     assert client.get(f"/consumers/{stream}/offsets/logs/0")[0] == b"2"
     assert client.get(f"/consumers/{stream}/offsets/logs/10")[0] == b"8"
 
@@ -209,9 +209,9 @@ def test_no_commit_is_claimed_without_a_session_or_a_quorum(
     monkeypatch.setitem(doubt.swap_surely.__kwdefaults__ or {}, "patience", 2.0)
     store = stores.make(new_stream(), timeout=2.0, patience=2.0)
     store.prepare()
-    book = Book(store, "s")
+    ledger = Ledger(store, "s")
     at = TopicPartition("logs", 0)
-    open_lane(book, INGEST, LaneKind.INGEST, run="run", start=positions({at: 0}))
+    open_lane(ledger, INGEST, LaneKind.INGEST, run="run", start=positions({at: 0}))
 
     def plan(head: Head) -> Window:
         start = head.offsets()[at]
@@ -222,40 +222,40 @@ def test_no_commit_is_claimed_without_a_session_or_a_quorum(
             seq=head.seq + 1, ranges=(one,), topic_ids={"logs": "i"}, isolation="read_committed", pinned_at=1, run="run"
         )
 
-    def taken() -> protocol.Taken:
-        pending = protocol.pin(book, Sweeps(), INGEST, plan)
+    def taken() -> protocol.HeldWindow:
+        pending = protocol.pin(ledger, Sweeps(), INGEST, plan)
         assert pending is not None
-        return protocol.take(book, INGEST, pending.window.seq, protocol.Run("run", "v", "d"))
+        return protocol.take(ledger, INGEST, pending.window.seq, protocol.Run("run", "v", "d"))
 
     # The session expires between the last look at the ledger and the commit.
     first = taken()
     expire(store, site)
-    record = protocol.commit(book, first, NoWork().verify())
-    found = book.head(INGEST)
+    record = protocol.commit(ledger, first, NoWork().verify())
+    found = ledger.head(INGEST)
     assert found is not None
     assert found.head.last == record
 
     # No server answers: the commit is in doubt, and nobody is told that it was done.
     second = taken()
-    before = book.head(INGEST)
+    before = ledger.head(INGEST)
     stopped = processes.running(site, "zookeeper")
     processes.send(stopped, signal.SIGSTOP)
     try:
         with pytest.raises((OutcomeUnknown, Unreachable)) as told:
-            protocol.commit(book, second, NoWork().verify())
+            protocol.commit(ledger, second, NoWork().verify())
     finally:
         processes.send(stopped, signal.SIGCONT)
     assert told.value.exit_code == 5
     # What was sent may be applied late. A new attempt ends in one commit of the window, whoever's it is.
-    after = until(lambda: _answered(book), "ZooKeeper does not answer")
+    after = until(lambda: _answered(ledger), "ZooKeeper does not answer")
     if after == before:
-        protocol.commit(book, taken(), NoWork().verify())
-    assert [record.seq for record in book.records_of(INGEST)] == [1, 2]
-    assert verify(book) == []
+        protocol.commit(ledger, taken(), NoWork().verify())
+    assert [record.seq for record in ledger.records_of(INGEST)] == [1, 2]
+    assert verify(ledger) == []
 
 
-def _answered(book: Book) -> StoredHead | None:
+def _answered(ledger: Ledger) -> StoredHead | None:
     try:
-        return book.head(INGEST)
+        return ledger.head(INGEST)
     except Unreachable:
         return None

@@ -120,7 +120,7 @@ def with_sinks_that(way: Way) -> None:
 def in_several_tasks(patched: pytest.MonkeyPatch) -> None:
     """The ways stand between Spark and its workers: no row is written from the driver, and there are several tasks."""
     patched.setattr(window_work, "_FEW", -1)
-    for name in ("_SHORT", "RECORDS_PER_TASK", "_MOST_PER_TASK"):
+    for name in ("_SHORT", "RECORDS_PER_TASK", "_MAX_PER_TASK"):
         patched.setattr(splitting, name, 50)
 
 

@@ -10,7 +10,7 @@ from tests.support.memory import MemoryStore, TransactionalStore
 PROTOCOL = "tidemark.commit.protocol"
 DOUBT = "tidemark.ledger.stores.doubt"
 REGISTER = "tidemark.ledger.register"
-BOOK = "tidemark.ledger.book"
+BOOK = "tidemark.ledger.ledger"
 PLANNER = "tidemark.planning.planner"
 SELECTIONS = "tidemark.ledger.selections"
 
@@ -39,23 +39,23 @@ BUGS = {
         "claims what was erased",
         more=(
             "tidemark.runs.requests.plan",
-            "sinks, gone = chosen_sinks.named(opened, request.sinks), erased(view.windows)\n",
-            "sinks, gone = chosen_sinks.named(opened, request.sinks), NOTHING\n",
+            "    gone = erased(view.windows)\n",
+            "    gone = RangeSet()\n",
         ),
         focus=ON_ERASING,
         likely=70,
     ),
     "an erasure reads what it erases": Bug(
         PROTOCOL,
-        "book.reads(window), taken.attempt, fence)\n",
-        "book.covers(window), taken.attempt, fence)\n",
+        "ledger.reads(window), taken.attempt, fence)\n",
+        "ledger.covers(window), taken.attempt, fence)\n",
         "which does not count",
         focus=ON_ERASING,
     ),
     "a commit expects what is stored now, not what it took": Bug(
         PROTOCOL,
         "    expected = taken.stored.bytes\n",
-        "    expected = book.head(head.lane).bytes\n",
+        "    expected = ledger.head(head.lane).bytes\n",
         "was committed and not pending|an attempt committed that did not hold|overslept|goes on for ever",
     ),
     "a lost answer is taken for a success": Bug(
@@ -74,21 +74,21 @@ BUGS = {
     ),
     "a take keeps the generation that it finds": Bug(
         PROTOCOL,
-        "        generation, token = draw_generation(book)\n",
-        "        generation, token = draw_generation(book)\n"
+        "        generation, token = draw_generation(ledger)\n",
+        "        generation, token = draw_generation(ledger)\n"
         "        generation = pending.attempt.generation if pending.attempt else generation\n"
         "        pending = structs.replace(pending, attempt=None)\n",
         "two attempts were given the same generation",
     ),
     "a record does not name the one before it": Bug(
         PROTOCOL,
-        "previous=_digest_of_last(book, head))",
+        "previous=_digest_of_last(ledger, head))",
         "previous=None)",
         "does not name the record before it",
     ),
     "a retry pins anew": Bug(
         PROTOCOL,
-        "        if head.pending is not None:\n            book.check_pending(head)\n            return head.pending\n"
+        "        if head.pending is not None:\n            ledger.check_pending(head)\n            return head.pending\n"
         "        window = plan(head)",
         "        window = plan(structs.replace(head, pending=None))",
         "has pinned another window",
@@ -121,10 +121,10 @@ BUGS = {
     ),
     "a sweep removes the generation of its own window": Bug(
         PROTOCOL,
-        "        sweeper.sweep(record, book.covers(record.window), still_there(book, record.places))\n",
+        "        sweeper.sweep(record, ledger.covers(record.window), still_there(ledger, record.places))\n",
         "        attempt = structs.replace(record.attempt, generation=record.attempt.generation + 1)\n"
         "        record = structs.replace(record, attempt=attempt)\n"
-        "        sweeper.sweep(record, book.covers(record.window), still_there(book, record.places))\n",
+        "        sweeper.sweep(record, ledger.covers(record.window), still_there(ledger, record.places))\n",
         "was swept",
     ),
     "no sweep after two abandons": Bug(
@@ -150,14 +150,14 @@ BUGS = {
     "settled before swept": Bug(
         PROTOCOL,
         "    if record.owes_sweep:\n"
-        "        sweeper.sweep(record, book.covers(record.window), still_there(book, record.places))\n"
+        "        sweeper.sweep(record, ledger.covers(record.window), still_there(ledger, record.places))\n"
         "        on_step(Step.SWEPT)\n"
-        "    if isinstance(sweeper, HandsOn):\n"
-        "        sweeper.hand_on(book, record)\n"
-        "    book.mark_settled(record)\n",
-        "    book.mark_settled(record)\n"
+        "    if isinstance(sweeper, SupportsCopies):\n"
+        "        sweeper.hand_on(ledger, record)\n"
+        "    ledger.mark_settled(record)\n",
+        "    ledger.mark_settled(record)\n"
         "    if record.owes_sweep:\n"
-        "        sweeper.sweep(record, book.covers(record.window), still_there(book, record.places))\n"
+        "        sweeper.sweep(record, ledger.covers(record.window), still_there(ledger, record.places))\n"
         "        on_step(Step.SWEPT)\n",
         "a row of an older attempt is left",
     ),
@@ -170,14 +170,14 @@ BUGS = {
     ),
     "settling a replay shows its offsets to other tools": Bug(
         PROTOCOL,
-        "    if record.kind == LaneKind.INGEST:\n        book.publish",
-        "    if True:\n        book.publish",
+        "    if record.kind == LaneKind.INGEST:\n        ledger.publish",
+        "    if True:\n        ledger.publish",
         "offsets were shown to other tools",
     ),
     "settling shows no offsets": Bug(
         PROTOCOL,
-        "    if record.kind == LaneKind.INGEST:\n        book.publish",
-        "    if False:\n        book.publish",
+        "    if record.kind == LaneKind.INGEST:\n        ledger.publish",
+        "    if False:\n        ledger.publish",
         "other tools see",
     ),
     "the newest are read first": Bug(
@@ -212,8 +212,8 @@ BUGS = {
     ),
     "a replay may take what the ingest will read": Bug(
         REGISTER,
-        "    wanted = book.selection(selection)\n    live = _at_or_above(wanted, ingest.head)\n    if live:",
-        "    wanted = book.selection(selection)\n    live = _at_or_above(wanted, ingest.head)\n    if False:",
+        "    wanted = ledger.selection(selection)\n    live = _at_or_above(wanted, ingest.head)\n    if live:",
+        "    wanted = ledger.selection(selection)\n    live = _at_or_above(wanted, ingest.head)\n    if False:",
         "claims what the ingest reads",
     ),
     "a backfill may take what was read": Bug(
@@ -225,22 +225,22 @@ BUGS = {
     "whoever meets a lane that is being opened does not finish it": Bug(
         REGISTER,
         "        if lane not in heads or entry.state == LaneState.OPENING:\n"
-        "            heads[lane] = _opened(book, lane, entry)\n",
+        "            heads[lane] = _opened(ledger, lane, entry)\n",
         '        if lane not in heads:\n            raise LedgerContradiction(f"the head of {lane} is missing")\n',
         "the head of .* is missing",
     ),
     "a lane that is half closed keeps its claim": Bug(
         REGISTER,
-        "        if heads[lane].head.state == LaneState.CLOSED:\n            close_lane(book, lane)\n",
+        "        if heads[lane].head.state == LaneState.CLOSED:\n            close_lane(ledger, lane)\n",
         "        if heads[lane].head.state == LaneState.CLOSED:\n",
         "keeps its claim|claimed by the open lane",
         more=(
             "tidemark.runs.windows.lanes",
-            "    if lane != INGEST:\n        close_lane(opened.book, lane)\n",
+            "    if lane != INGEST:\n        close_lane(opened.ledger, lane)\n",
             "    if lane != INGEST:\n"
-            "        found = opened.book.head(lane)\n"
+            "        found = opened.ledger.head(lane)\n"
             "        if found is not None and found.head.state != LaneState.CLOSED:\n"
-            "            close_lane(opened.book, lane)\n",
+            "            close_lane(opened.ledger, lane)\n",
         ),
         likely=327,
     ),

@@ -41,7 +41,7 @@ from tests.support.memory import MemoryStore, TransactionalStore
 from tidemark.clients.connections import Connection
 from tidemark.commit import protocol
 from tidemark.commit.fence import HeadFence
-from tidemark.commit.protocol import Fence, Listener, Run, Taken
+from tidemark.commit.protocol import Fence, HeldWindow, Listener, Run
 from tidemark.errors import (
     AlreadyCommitted,
     Conflict,
@@ -53,9 +53,9 @@ from tidemark.errors import (
     Unreachable,
     WrongUse,
 )
-from tidemark.ledger.book import Book
 from tidemark.ledger.erasures import erased
 from tidemark.ledger.incarnations import newest
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import (
@@ -145,7 +145,7 @@ def _file(setting: Setting, max_records: int | None) -> StreamFile:
             },
             "scheme": {"type": "key_value"},
             "sinks": [{"type": "hbase", "table": "t"}, {"type": "parquet", "name": SINK, "folder": "f"}],
-            "dead_letters": {"table": "d"},
+            "dead_letters": {"type": "hbase", "table": "d"},
             "guarantee": setting.guarantee,
             "limits": {"max_records": max_records, "max_behind": setting.max_behind},
         }
@@ -179,7 +179,7 @@ class Work:
 
     world: World
     actor: Actor
-    taken: Taken
+    taken: HeldWindow
     messages: dict[Coordinate, Message] = field(default_factory=dict)
     # Under at_most_once nothing is written before the commit is known.
     may_write: bool = True
@@ -218,7 +218,8 @@ class Work:
 
     def verify(self) -> Receipt:
         window = self.taken.pending.window
-        changes = changes_since_pin(self.world.kafka, window, self.actor.book.reads(window))
+        # What is erased is not read, so no topic of it was pinned.
+        changes = changes_since_pin(self.world.kafka, window) if not self.actor.ledger.erases(window) else []
         if changes:
             raise SourceChanged("; ".join(changes))
         name = (self.lane, self.taken.pending.window.seq, self.taken.attempt.generation)
@@ -230,7 +231,7 @@ class Work:
 
     def write(self, places: list[Coordinate], send: Callable[[Callable[[], object]], None]) -> None:
         """Write the rows of some messages."""
-        found = self.actor.book.register()
+        found = self.actor.ledger.register()
         assert found is not None
         epochs = Epochs(found[1].topics)
         attempt, world = self.taken.attempt, self.world
@@ -253,10 +254,10 @@ class Actor:
         self.name = f"run {number}"
         self.transport = Transport(world.store, world.network)
         self.ahead_ms = 0
-        self.book = Book(self.transport, "s", clock=lambda: world.now + self.ahead_ms)
+        self.ledger = Ledger(self.transport, "s", clock=lambda: world.now + self.ahead_ms)
         self.opened = OpenStream(
             file=_file(world.setting, (3, 5, None, None)[number]),
-            book=self.book,
+            ledger=self.ledger,
             log=world.kafka,
             sweeper=Sweeper(world.results, self.transport.send),
             connections=lambda name: Connection(name, extra={"path": "/nowhere"}),
@@ -362,15 +363,15 @@ class World:
         if pending is None:
             return None
         return self._holds(
-            actor, protocol.take(actor.book, lane, pending.window.seq, actor.run, take_over=step.variant > 0)
+            actor, protocol.take(actor.ledger, lane, pending.window.seq, actor.run, take_over=step.variant > 0)
         )
 
-    def _holds(self, actor: Actor, taken: Taken) -> Work:
+    def _holds(self, actor: Actor, taken: HeldWindow) -> Work:
         work = actor.held[taken.stored.head.lane] = Work(self, actor, taken)
-        work.may_write = taken.pending.window.guarantee != Guarantee.AT_MOST_ONCE
+        work.may_write = taken.pending.window.guarantee != Guarantee.AT_MAX_ONCE
         self.works.append(work)
-        beat = Heartbeat(generation=taken.attempt.generation, run=actor.name, at=actor.book.clock(), step="taken")
-        actor.book.beat(taken.stored.head.lane, beat)
+        beat = Heartbeat(generation=taken.attempt.generation, run=actor.name, at=actor.ledger.clock(), step="taken")
+        actor.ledger.beat(taken.stored.head.lane, beat)
         return work
 
     def _held(self, actor: Actor, step: Step) -> Work | None:
@@ -383,7 +384,7 @@ class World:
         if work is None or not work.may_write:
             return NOTHING
         window = work.taken.pending.window
-        covers = actor.book.covers(window) - actor.book.erases(window)
+        covers = actor.ledger.covers(window) - actor.ledger.erases(window)
         work.read(window, covers, work.taken.attempt, self._fence(work.taken, actor))
         work.write(sorted(work.messages)[::2], actor.transport.send)
         return work
@@ -399,12 +400,12 @@ class World:
         else:
             record = self._commit(work, None)
             work.may_write = True
-            actor.book.store_receipt(record, self._work(work))
+            actor.ledger.store_receipt(record, self._work(work))
         return work
 
     def _work(self, work: Work) -> Receipt:
         window, fence = work.taken.pending.window, self._fence(work.taken, work.actor)
-        covers = work.actor.book.covers(window) - work.actor.book.erases(window)
+        covers = work.actor.ledger.covers(window) - work.actor.ledger.erases(window)
         work.read(window, covers, work.taken.attempt, fence)
         work.store(work.taken.attempt, fence, protocol.nobody)
         return work.verify()
@@ -412,28 +413,28 @@ class World:
     def _commit(self, work: Work, receipt: Receipt | None) -> Record:
         seq, token = work.taken.pending.window.seq, work.taken.attempt.token
         try:
-            record = protocol.commit(work.actor.book, work.taken, receipt)
+            record = protocol.commit(work.actor.ledger, work.taken, receipt)
         except Conflict:
             self.promises.told(work.lane, seq, token, committed=False)
             raise
         self.promises.told(work.lane, seq, token, committed=True)
         return record
 
-    def _fence(self, taken: Taken, actor: Actor) -> HeadFence:
+    def _fence(self, taken: HeldWindow, actor: Actor) -> HeadFence:
         window = taken.pending.window
-        committed = window if window.guarantee == Guarantee.AT_MOST_ONCE else None
-        return HeadFence(actor.book, taken.stored.head.lane, taken.attempt.generation, committed=committed)
+        committed = window if window.guarantee == Guarantee.AT_MAX_ONCE else None
+        return HeadFence(actor.ledger, taken.stored.head.lane, taken.attempt.generation, committed=committed)
 
     def settle(self, actor: Actor, step: Step) -> object:
         lane = self._there(actor, step)
-        return protocol.settle(actor.book, actor.opened.sweeper, lane) if lane else NOTHING
+        return protocol.settle(actor.ledger, actor.opened.sweeper, lane) if lane else NOTHING
 
     def abandon(self, actor: Actor, step: Step) -> object:
         """Give up what is pending; what the actor takes now and writes, by some variants."""
         lane = self._there(actor, step)
         if lane is not None and step.variant and (work := self._held(actor, step)) is not None and work.may_write:
             self._work(work)
-        return (lane and protocol.abandon(actor.book, lane, "a test", take_over=step.variant > 0)) or NOTHING
+        return (lane and protocol.abandon(actor.ledger, lane, "a test", take_over=step.variant > 0)) or NOTHING
 
     def two_abandons(self, actor: Actor, step: Step) -> object:
         """A large window is written and given up, then a smaller one over a part of its offsets."""
@@ -443,7 +444,7 @@ class World:
                 return NOTHING
             if work.may_write:
                 self._work(work)
-            protocol.abandon(one.book, INGEST, "a test", take_over=True)
+            protocol.abandon(one.ledger, INGEST, "a test", take_over=True)
         return actor
 
     def replay(self, actor: Actor, step: Step) -> object:
@@ -454,7 +455,7 @@ class World:
     def _there(self, actor: Actor, step: Step) -> str | None:
         """The lane of a slot, where its head is."""
         lane = self.lane_of(step.slot)
-        return lane if actor.book.head(lane) is not None else None
+        return lane if actor.ledger.head(lane) is not None else None
 
     def job(self, actor: Actor, step: Step) -> object:
         """Plan, and work off what was planned, up to the end that the run saw, as the job does it."""
@@ -478,7 +479,7 @@ class World:
         work: Work | None = None
 
         @contextmanager
-        def hold(taken: Taken) -> Iterator[Fence]:
+        def hold(taken: HeldWindow) -> Iterator[Fence]:
             nonlocal work
             work = self._holds(actor, taken)
             work.may_write = True
@@ -499,11 +500,11 @@ class World:
                 assert work is not None
                 return work.verify()
 
-        book, sweeper = actor.book, actor.opened.sweeper
+        ledger, sweeper = actor.ledger, actor.opened.sweeper
         try:
-            record = protocol.process(book, sweeper, Later(), hold, lane, seq, actor.run, take_over=take_over)
+            record = protocol.process(ledger, sweeper, Later(), hold, lane, seq, actor.run, take_over=take_over)
         except Conflict:
-            if work is not None and work.taken.pending.window.guarantee != Guarantee.AT_MOST_ONCE:
+            if work is not None and work.taken.pending.window.guarantee != Guarantee.AT_MAX_ONCE:
                 self.promises.told(lane, seq, work.taken.attempt.token, committed=False)
             raise
         finally:
@@ -544,25 +545,25 @@ class World:
 
     def _asked_for(self, actor: Actor, step: Step, kind: LaneKind) -> Request | None:
         """A new request by the step's variant: all, the first half, or every other offset of what can be asked for."""
-        if actor.book.head(INGEST) is None:
+        if actor.ledger.head(INGEST) is None:
             return None
         if kind == LaneKind.ERASE:
             # Of what was read or not, and of what Kafka has or not: some of each partition.
-            read = actor.book.authority().covered()
+            read = actor.ledger.authority().covered()
             wanted = (
                 (read | selecting.before_the_first_window(actor.opened)).first(2 + step.actor)
                 if step.actor
                 else _highest(read, 2)
             )
-            wanted = wanted - erased(actor.book.committed())
+            wanted = wanted - erased(actor.ledger.committed())
         elif kind == LaneKind.BACKFILL:
             wanted = selecting.before_the_first_window(actor.opened)
             if step.variant == 2:
                 # With what was read already, which is refused.
-                wanted |= actor.book.authority().covered()
+                wanted |= actor.ledger.authority().covered()
         else:
             wanted = planner.offsets_within(
-                known_now(actor.opened, (TOPIC,), learn=False), actor.book.authority().covered()
+                known_now(actor.opened, (TOPIC,), learn=False), actor.ledger.authority().covered()
             )
         if step.variant == 1:
             wanted = wanted.first(2)
@@ -588,9 +589,9 @@ class World:
         return work
 
     def compact(self, actor: Actor, step: Step) -> object:
-        if actor.book.register() is None:
+        if actor.ledger.register() is None:
             return NOTHING
-        made = compact(actor.book, self.results, actor.name, actor.transport.send, again=step.variant > 0)
+        made = compact(actor.ledger, self.results, actor.name, actor.transport.send, again=step.variant > 0)
         return made or NOTHING
 
     def look(self, actor: Actor, step: Step) -> None:
@@ -598,7 +599,7 @@ class World:
         for read in (rows_that_count, rows_in_folders):
             proven = read is rows_in_folders
             before = self.promises.rows(SINK if proven else TABLE, proven=proven)
-            found = read(actor.book, self.results)
+            found = read(actor.ledger, self.results)
             self.promises.look()
             after = self.promises.rows(SINK if proven else TABLE, proven=proven)
             said = f"{read.__name__} gives"
@@ -626,7 +627,7 @@ class World:
         receipt = self._work(work) if work.may_write else None
         other = self.actors[(step.actor + 1) % ACTORS]
         if step.variant == 1:
-            protocol.abandon(other.book, work.lane, "a test", take_over=True)
+            protocol.abandon(other.ledger, work.lane, "a test", take_over=True)
         self.two_windows(other, step)
         self.promises.look()
         del actor.held[work.lane]
@@ -664,7 +665,7 @@ class World:
 
     def add_partition(self, actor: Actor, step: Step) -> object:
         """What order keys have in partitions that nobody has looked at is unknown, so the ledger has noted the others."""
-        found = actor.book.register()
+        found = actor.ledger.register()
         last = newest(found[1].topics, TOPIC) if found and TOPIC in found[1].topics else None
         there = len(self.kafka.topic.partitions)
         if there > 3 or last is None or (last.topic_id, last.partitions) != (self.kafka.topic.topic_id, there):
@@ -699,9 +700,9 @@ class World:
         before = {lane: head["seq"] for lane, head in self.promises.heads.items()}
         with TemporaryDirectory() as folder:
             path = Path(folder, "backup")
-            back_up(actor.book, path)
+            back_up(actor.ledger, path)
             for kind in (MemoryStore, TransactionalStore):
-                restored = Book(kind(), "s", clock=lambda: self.now)
+                restored = Ledger(kind(), "s", clock=lambda: self.now)
                 lanes_there = restore(restored, path).lanes
                 assert verify(restored) == []
                 self.promises.look()
@@ -733,7 +734,7 @@ class World:
         """What a person does who runs the same request again, and gives it up where Kafka has lost its offsets."""
         lane = request.lane
         try:
-            register = rescuer.book.register()
+            register = rescuer.ledger.register()
             if register is None or lane not in register[1].lanes:
                 request.open(rescuer.opened)
             self._work_off_again(rescuer, lane, lambda: lanes.plan_lane(rescuer.opened, lane, rescuer.name))
@@ -743,9 +744,9 @@ class World:
             assert lane not in self.promises.claims, f"{lane} cannot be brought to rest: {problem}"
         except SourceChanged as problem:
             assert self.kafka.disturbed, f"{lane}: {problem}"
-            protocol.abandon(rescuer.book, lane, "its offsets are gone", take_over=True)
-            protocol.settle(rescuer.book, rescuer.opened.sweeper, lane)
-            close_lane(rescuer.book, lane)
+            protocol.abandon(rescuer.ledger, lane, "its offsets are gone", take_over=True)
+            protocol.settle(rescuer.ledger, rescuer.opened.sweeper, lane)
+            close_lane(rescuer.ledger, lane)
         self.promises.look()
         head = self.promises.heads.get(lane)
         assert head is None or head["state"] == "closed", f"{lane} was run again and is not closed"
@@ -779,7 +780,7 @@ class World:
                 head = self.promises.heads.get(INGEST)
                 assert head is not None, f"the ingest is stuck: {problem}"
                 if head["seq"] == before:
-                    given_up = protocol.abandon(rescuer.book, INGEST, "gone", take_over=True)
+                    given_up = protocol.abandon(rescuer.ledger, INGEST, "gone", take_over=True)
                     assert given_up is not None, f"the ingest is stuck: {problem}"
         self.promises.look()
         head = self.promises.heads[INGEST]
@@ -792,9 +793,9 @@ class World:
         if self.setting.guarantee == "none" or INGEST not in self.promises.heads:
             return
         held = planner.offsets_within(
-            known_now(rescuer.opened, (TOPIC,), learn=False), rescuer.book.authority().covered()
+            known_now(rescuer.opened, (TOPIC,), learn=False), rescuer.ledger.authority().covered()
         )
-        held -= erased(rescuer.book.committed())
+        held -= erased(rescuer.ledger.committed())
         before = selecting.before_the_first_window(rescuer.opened)
         for kind, wanted in ((LaneKind.REPLAY, held), (LaneKind.BACKFILL, before)):
             if wanted:
@@ -805,19 +806,19 @@ class World:
     def _readers_agree(self, rescuer: Actor) -> None:
         """The product's own readers and checks say what the checker knows."""
         self.look(rescuer, Step("look"))
-        compact(rescuer.book, self.results, rescuer.name, rescuer.transport.send, again=True)
+        compact(rescuer.ledger, self.results, rescuer.name, rescuer.transport.send, again=True)
         self.look(rescuer, Step("look"))
-        assert verify(rescuer.book) == []
-        authority = rescuer.book.authority()
+        assert verify(rescuer.ledger) == []
+        authority = rescuer.ledger.authority()
         for sink, counts in self.promises.counting.items():
-            of_sink = rescuer.book.authority(sink)
+            of_sink = rescuer.ledger.authority(sink)
             for coordinate, generation in counts.items():
                 topic, incarnation, partition, offset = coordinate
                 at = TopicPartition(topic, partition, incarnation)
                 assert of_sink.of(at, offset) == generation, f"another generation counts at {coordinate} in {sink}"
         for coordinate in list(self.promises.authority)[:: max(1, len(self.promises.authority) // 4)]:
             topic, incarnation, partition, offset = coordinate
-            found = look_up(rescuer.book, Place(TopicPartition(topic, partition, incarnation), offset))
+            found = look_up(rescuer.ledger, Place(TopicPartition(topic, partition, incarnation), offset))
             for sink, counts in self.promises.counting.items():
                 record = found.counting(sink)
                 right = record is not None and record.attempt.generation == counts[coordinate]

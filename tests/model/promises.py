@@ -45,7 +45,7 @@ class Committed:
 
 
 @dataclass
-class Known:
+class KafkaState:
     """What attempts have shown of a coordinate: its message, and its order epoch."""
 
     message: int | None = None
@@ -77,7 +77,7 @@ class Promises:
         self.erased: set[Coordinate] = set()
         self._generations: set[int] = set()
         self._losers: set[str] = set()
-        self.known: dict[Coordinate, Known] = defaultdict(Known)
+        self.known: dict[Coordinate, KafkaState] = defaultdict(KafkaState)
         # Of each key: (message, its version) of what was committed.
         self._versions: dict[tuple[str, int], dict[int, tuple[int, int]]] = defaultdict(dict)
         self.keys: dict[int, int] = {}

@@ -35,7 +35,7 @@ SOURCE = {
 
 _MENU_SIZE = 4_000
 QUICK = 60
-_MOST_STEPS = 18
+_MAX_STEPS = 18
 
 # What tells two failures of one kind apart: hashes in the names of lanes, and numbers.
 _NAMES = re.compile(r"[0-9a-f]{12}|\d+")
@@ -89,7 +89,7 @@ def _step(chance: random.Random, weights: tuple[tuple[str, int], ...], mishaps: 
 def sequence(focus: Focus, seed: int) -> tuple[Setting, list[Step]]:
     """The sequence of a seed, for ever the same one."""
     chance = random.Random(seed)
-    return chance.choice(focus.settings), chance.choices(menu(focus), k=chance.randrange(4, _MOST_STEPS))
+    return chance.choice(focus.settings), chance.choices(menu(focus), k=chance.randrange(4, _MAX_STEPS))
 
 
 def explore(

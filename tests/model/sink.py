@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tidemark.errors import Fenced
-from tidemark.ledger.book import Book
 from tidemark.ledger.erasures import WrittenPlace
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -129,10 +129,10 @@ class Table:
                 yield place, row and Stored(place, row.message)
 
 
-def rows_that_count(book: Book, results: Results) -> dict[Coordinate, int]:
+def rows_that_count(ledger: Ledger, results: Results) -> dict[Coordinate, int]:
     """What the product's reader gives: the message at each coordinate."""
     found: dict[Coordinate, int] = {}
-    rows: Iterable[Any] = hbase_rows(book, cast("Any", Table(results)), TABLE)
+    rows: Iterable[Any] = hbase_rows(ledger, cast("Any", Table(results)), TABLE)
     for row in rows:
         coordinate = _of(row.place.partition, row.place.offset)
         assert coordinate not in found, f"a reader was given {coordinate} twice"
@@ -140,7 +140,7 @@ def rows_that_count(book: Book, results: Results) -> dict[Coordinate, int]:
     return found
 
 
-def rows_in_folders(book: Book, results: Results) -> dict[Coordinate, int]:
+def rows_in_folders(ledger: Ledger, results: Results) -> dict[Coordinate, int]:
     """The same from the folders, as the product finds them."""
 
     def read(found: list[FolderPart], authority: Authority) -> dict[Coordinate, int]:
@@ -152,7 +152,7 @@ def rows_in_folders(book: Book, results: Results) -> dict[Coordinate, int]:
                 assert authority.of(*_at(coordinate)) == generation
         return rows
 
-    return steady(book, SINK, read)
+    return steady(ledger, SINK, read)
 
 
 def held_by(results: Results, part: FolderPart, authority: Authority) -> dict[tuple[Coordinate, int], int]:
@@ -163,11 +163,11 @@ def held_by(results: Results, part: FolderPart, authority: Authority) -> dict[tu
     return {key: message for key, message in rows.items() if authority.of(*_at(key[0])) == key[1]}
 
 
-def compact(book: Book, results: Results, run: str, send: Send, *, again: bool) -> str | None:
+def compact(ledger: Ledger, results: Results, run: str, send: Send, *, again: bool) -> str | None:
     """A compaction as the job does it; gives the folder that it has made, None where there was nothing to do."""
-    held = compactions.claim(book, SINK, run)
+    held = compactions.claim(ledger, SINK, run)
     generation = held.value.claim.generation
-    view = book.view(SINK)
+    view = ledger.view(SINK)
     chosen = [one for one in parts(view.windows, view.authority, SINK, held.value) if again or not one.compacted]
     made = None
     if len(chosen) > 1:
@@ -175,7 +175,7 @@ def compact(book: Book, results: Results, run: str, send: Send, *, again: bool) 
         try:
             rows = {key: row for part in chosen for key, row in held_by(results, part, view.authority).items()}
         except KeyError:
-            compactions.check_held(book, held)
+            compactions.check_held(ledger, held)
             raise
         send(lambda: results.write_folder(name, rows))
         windows = spans(name for part in chosen for name in part.names)
@@ -186,23 +186,23 @@ def compact(book: Book, results: Results, run: str, send: Send, *, again: bool) 
             windows=windows,
             rows=len(rows),
             run=run,
-            at=book.clock(),
+            at=ledger.clock(),
         )
         try:
-            held = compactions.replace(book, held, folder)
+            held = compactions.replace(ledger, held, folder)
         except Fenced:
-            found = compactions.find(book, SINK)
+            found = compactions.find(ledger, SINK)
             names = [one.folder for one in found.value.folders] if found else []
             assert folder.folder not in names, "a compaction was told that it was fenced, and its folder counts"
             raise
         made = folder.folder
-    for name in _replaced(book, results, held.value, generation):
+    for name in _replaced(ledger, results, held.value, generation):
         send(lambda name=name: results.remove_folder(name))
-    compactions.finish(book, held)
+    compactions.finish(ledger, held)
     return made
 
 
-def _replaced(book: Book, results: Results, known: compactions.Compactions, generation: int) -> list[FolderName]:
+def _replaced(ledger: Ledger, results: Results, known: compactions.Compactions, generation: int) -> list[FolderName]:
     """As `compacting.remove_replaced`: the folders of windows that were replaced, and what died compactions have left."""
     held = {name for one in known.folders for name in one.names()}
     named = {one.folder for one in known.folders}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark.errors import Unreachable
-from tidemark.ledger.stores.contract import InDoubt, Key, LedgerStore, Offsets
+from tidemark.ledger.stores.contract import Key, LedgerStore, Offsets, WriteInDoubt
 
 DIES_BEFORE = "dies before the write"
 DIES_AFTER = "dies after the write, before its answer"
@@ -27,7 +27,7 @@ DOUBTS = (LOST_APPLIED, LOST_NOT_APPLIED, FALSE_THOUGH_APPLIED, LATE)
 # How many calls of any actor a late write waits.
 _LATE_BY = 4
 # A sequence makes some hundreds.
-_MOST_CALLS = 4_000
+_MAX_CALLS = 4_000
 
 
 class Died(BaseException):
@@ -60,7 +60,7 @@ class Network:
 
     def tick(self) -> None:
         self.calls += 1
-        assert self.calls < _MOST_CALLS, "an operation goes on for ever"
+        assert self.calls < _MAX_CALLS, "an operation goes on for ever"
         while self.late and self.late[0][0] <= self.calls:
             self.late.popleft()[1]()
 
@@ -139,7 +139,7 @@ class Transport:
                 self._network.wrote((key, value))
             return won
 
-        return self._write(apply, InDoubt)
+        return self._write(apply, WriteInDoubt)
 
     def commit(
         self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes, offsets: Offsets | None
@@ -155,7 +155,7 @@ class Transport:
                 self._network.wrote((head, value))
             return won
 
-        return self._write(apply, InDoubt)
+        return self._write(apply, WriteInDoubt)
 
     def put(self, key: Key, value: bytes) -> None:
         def apply() -> None:
@@ -226,6 +226,6 @@ class Transport:
             apply()
         if kind in DEATHS:
             raise Died(kind)
-        if kind == FALSE_THOUGH_APPLIED and in_doubt is InDoubt:
+        if kind == FALSE_THOUGH_APPLIED and in_doubt is WriteInDoubt:
             return False
         raise in_doubt(kind)

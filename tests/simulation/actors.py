@@ -39,7 +39,7 @@ REFUSED = "refused by Kafka"
 # Moments between two effects at which an actor may stop, besides the steps of the protocol: a generation was drawn; an
 # erasure has read the ledger, and not the cells; an attempt is about to ask which columns are its own; a request that was
 # planned is about to claim its offsets, or has just done so.
-DRAWN, ERASING, NAMING, CLAIMING = "generation drawn", "ledger read by an erasure", "naming columns", "claiming"
+DRAWN, CLAIMING = "generation drawn", "claiming"
 CLAIMED = "claimed, and no work begun"
 # An attempt has written some of its rows, and is about to write more.
 HALF_WRITTEN = "some rows written"

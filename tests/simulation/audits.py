@@ -26,11 +26,13 @@ from tidemark.sinks.hbase.table import result_table
 from tidemark.sinks.reading import hbase_rows
 
 if TYPE_CHECKING:
-    from tidemark.ledger.book import Book
+    from tidemark.ledger.ledger import Ledger
 
 STREAM = "orders"
 # The sinks whose rows are compared; None: the dead letters.
 COMPARED = ("hbase", None)
+# More audits than any program has.
+_ALL = 1_000
 # Contents of a row: key and number.
 Contents = tuple[int, int]
 
@@ -40,12 +42,12 @@ def audit(run: str, repair: str) -> None:
     audit_command.audit(STREAM, run_name=run, level="full", repair=repair, yes=True, as_json=True, reason="a bug")
 
 
-def contents(opened: OpenStream, book: Book, sink: str | None) -> dict[Place, Contents]:
+def contents(opened: OpenStream, ledger: Ledger, sink: str | None) -> dict[Place, Contents]:
     """Key and number of each row that counts, or of each dead letter, as the product's reader gives them."""
     table = result_table(opened.connections, HBASE, LETTERS if sink is None else ROWS)
     names = ("key", "value") if sink is None else ("id", "number")
     found: dict[Place, Contents] = {}
-    for row in hbase_rows(book, table, sink):
+    for row in hbase_rows(ledger, table, sink):
         key, number = (int(row.fields.get(name, b"-1")) for name in names)
         found[row.place.partition, row.place.offset] = key, number
     return found
@@ -75,13 +77,14 @@ def _expected(_: None, opened: OpenStream, readable: RangeSet, *__: object, **__
 
 
 def _places(audit: Any, rows: _Expected, *_: object) -> Iterator[Any]:
+    from tidemark.spark.audit.deleted_messages import BlockComparison
     from tidemark.spark.audit.differences import AuditedPlace
 
     for sink in COMPARED:
         offsets = audit.in_kafka
         wanted = rows.of(sink)
         while True:
-            found = contents(audit.opened, audit.opened.book, sink)
+            found = contents(audit.opened, audit.opened.ledger, sink)
             # Of a compacted topic, rows count only where their message is left.
             here = {at for at in rows.messages if at in offsets}
             missing = {at for at in here & wanted.keys() if at not in found}
@@ -102,7 +105,8 @@ def _places(audit: Any, rows: _Expected, *_: object) -> Iterator[Any]:
             twice=0,
             debris=0,
         )
-        yield AuditedPlace(report, RangeSet(OffsetRange(at, offset, offset + 1) for at, offset in differing), None)
+        findings = RangeSet(OffsetRange(at, offset, offset + 1) for at, offset in differing)
+        yield AuditedPlace(report, findings, BlockComparison(RangeSet(), (), RangeSet()))
 
 
 def _job(opened_here: Callable[[], OpenStream], patched: ExitStack) -> Callable[..., Any]:
@@ -144,6 +148,7 @@ def _submit(
     **__: Any,
 ) -> Any:
     """As `jobs/audit.py` reads its arguments."""
+    from tests.simulation.oracle import check
     from tests.simulation.world import now
 
     parser = ArgumentParser()
@@ -155,6 +160,12 @@ def _submit(
     judge = now().audits()
     report = _job(opened_here, patched)(opened, options.run, within, Level(options.level))
     judge(report, within)
+    named = opened.ledger.newest_audits(_ALL)
+    check(
+        any(one.run == options.run for one in named), f"the audit {options.run} has ended, and is not among all audits"
+    )
+    last = opened.ledger.last_audit()
+    check(last in named, f"the last audit is {last}, which is not among all audits")
     return SimpleNamespace(code=EXIT_DONE if report.clean else EXIT_DIFFERENCES, log="")
 
 

@@ -10,7 +10,7 @@ STEP_MS, EFFECT_MS = 7_000, 3
 
 
 class Clocks:
-    """Stands in for the module `time` where the product waits, and for the clock of a `Book`."""
+    """Stands in for the module `time` where the product waits, and for the clock of a `Ledger`."""
 
     def __init__(self) -> None:
         self.now = BEGIN

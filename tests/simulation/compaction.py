@@ -6,29 +6,29 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 
 from tests.simulation import lake
-from tests.simulation.others import ICEBERG, LAKES, LATEST, PARQUET
+from tests.simulation.others import ICEBERG, LATEST, PARQUET, PUBLISHED, SUMS
 from tidemark.cli.commands import compact as compact_command
 from tidemark.errors import Fenced, VerificationFailed
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.delta.latest import compacting as delta_latest
-from tidemark.sinks.kinds import sink_to_compact
+from tidemark.sinks.kinds import kind_of, sink_to_compact
 from tidemark.sinks.parquet import compactions, files, steps
 from tidemark.sinks.parquet.compactions import CompactedFolder, StoredCompactions
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.parquet.steps import CompactionStep, Listener
 
 STREAM = "orders"
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 
 
 def compact(run: str, sink: str, *, windows: int | None = None, again: bool = False, write: bool = True) -> None:
@@ -55,7 +55,7 @@ def rewrite(group: Sequence[FolderPart], folder: str, heard: Listener) -> int:
     rows = pa.concat_tables(tables, promote_options="permissive")
     lake.write(folder, rows)
     heard(CompactionStep.WRITTEN)
-    held = files.held(_MOST_BYTES, folder) or {}
+    held = files.held(_MAX_BYTES, folder) or {}
     number = sum(one.rows.number for one in held.values())
     if number != rows.num_rows:
         raise VerificationFailed(f"{folder} has {number} rows, and not {rows.num_rows}")
@@ -101,12 +101,13 @@ def _compact(opened: OpenStream, sink: Any, run: str, asked: CompactionRequest) 
     if sink.type == PARQUET:
         steps.compact(opened, sink, run, asked, rewrite, _heard)
         return
-    if sink.type in LAKES:
+    if sink.name in PUBLISHED:
         steps.compact(opened, sink.history(opened.connections), run, asked, rewrite, _heard)
-    if sink.type == LATEST:
+    if sink.name in (LATEST, SUMS):
         return
-    if sink.type == "delta_latest":
-        delta_latest.vacuum(opened, sink)
+    admin = cast("Any", kind_of(sink.type).make_admin())
+    if sink.type in ("delta_latest", "delta_aggregates"):
+        delta_latest.vacuum(opened, sink, admin)
         return
     from tidemark.sinks.iceberg import compacting as iceberg
     from tidemark.sinks.iceberg.latest import compacting as iceberg_latest
@@ -114,7 +115,7 @@ def _compact(opened: OpenStream, sink: Any, run: str, asked: CompactionRequest) 
     if sink.type == ICEBERG:
         iceberg.compact(opened, sink, run, asked)
     else:
-        iceberg_latest.expire(opened, sink, run)
+        iceberg_latest.expire(opened, sink, run, admin)
 
 
 def _heard(step: CompactionStep) -> None:
@@ -123,14 +124,14 @@ def _heard(step: CompactionStep) -> None:
     reached(step.value)
 
 
-def _replace(book: Book, held: StoredCompactions, folder: CompactedFolder) -> StoredCompactions:
+def _replace(ledger: Ledger, held: StoredCompactions, folder: CompactedFolder) -> StoredCompactions:
     """What a compaction is told of its change is true."""
     from tests.simulation.oracle import check
 
     try:
-        return _really_replace(book, held, folder)
+        return _really_replace(ledger, held, folder)
     except Fenced:
-        found = compactions.find(book, held.value.sink)
+        found = compactions.find(ledger, held.value.sink)
         counts = found is not None and folder.folder in [one.folder for one in found.value.folders]
         check(not counts, "a compaction was told that it was fenced, and its folder counts")
         raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tidemark.ledger.book import Book, StoredHead, head_key
+from tidemark.ledger.ledger import Ledger, StoredHead, head_key
 from tidemark.ledger.records import INGEST
 from tidemark.ledger.stores.contract import Key
 
@@ -25,12 +25,12 @@ class Edits:
     def is_damaged(self) -> bool:
         return any(self._world.store.values.get(key) == edited for key, (_, edited) in self._made.items())
 
-    def edit(self, book: Book, which: int) -> None:
+    def edit(self, ledger: Ledger, which: int) -> None:
         """Leave out the first offset of the pending window of some lane that has selected it."""
         heads = [
-            one for lane, one in sorted(book.heads().items()) if lane != INGEST and head_key(lane) not in self._made
+            one for lane, one in sorted(ledger.heads().items()) if lane != INGEST and head_key(lane) not in self._made
         ]
-        possible = [(one, edited) for one in heads if (edited := _without_its_first(book, one)) is not None]
+        possible = [(one, edited) for one in heads if (edited := _without_its_first(ledger, one)) is not None]
         if possible:
             stored, edited = possible[which % len(possible)]
             key = head_key(stored.head.lane)
@@ -44,11 +44,11 @@ class Edits:
                 self._world.store.values[key] = before
 
 
-def _without_its_first(book: Book, stored: StoredHead) -> bytes | None:
+def _without_its_first(ledger: Ledger, stored: StoredHead) -> bytes | None:
     pending = stored.head.pending
     if pending is None or pending.window.selection is None:
         return None
-    selected = book.selection(pending.window.selection)
+    selected = ledger.selection(pending.window.selection)
     for number, one in enumerate(pending.window.ranges):
         first = selected.at_or_above(one.at, one.start)
         if first is not None and first < one.until:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from tests.simulation.world import World
 from tests.support.memory import MemoryStore
-from tidemark.ledger.book import REGISTER, Book
+from tidemark.ledger.ledger import REGISTER, Ledger
 from tidemark.ledger.recovery.backup import restore
 from tidemark.ledger.recovery.rebuilding import rebuild
 from tidemark.ledger.stores.contract import Key
@@ -37,10 +37,10 @@ def move_to_a_rebuilt_one(world: World) -> None:
     damaged = _like(world.store)
     damaged.values = {key: value for key, value in world.store.values.items() if key != REGISTER}
     path = new_file()
-    register = world.opened.book.register()
+    register = world.opened.ledger.register()
     assert register is not None
     # The marks of folders and tables have it.
-    rebuild(_book(world, damaged), path, lambda: register[1].ledger, by_order)
+    rebuild(_ledger(world, damaged), path, lambda: register[1].ledger, by_order)
     move_to_a_restored_one(world, path)
 
 
@@ -48,7 +48,7 @@ def move_to_a_restored_one(world: World, path: Path) -> None:
     # Nobody restores a ledger within the millisecond of its last draw.
     world.pass_by(_RESTORED_MS)
     empty = _like(world.store)
-    restore(_book(world, empty), path)
+    restore(_ledger(world, empty), path)
     world.store.values = empty.values
     world.opened = world.open()
 
@@ -57,15 +57,15 @@ def move(world: World, path: Path) -> tuple[MemoryStore, dict[Key, int]]:
     """A final backup is restored in another place, while others may be at work. Gives the older store, and its windows."""
     world.pass_by(_RESTORED_MS)
     empty = _like(world.store)
-    register = world.opened.book.register()
+    register = world.opened.ledger.register()
     assert register is not None
     if not world.moved:
         # Until now nobody has asked whose the tables are.
         world.mark_tables(register[1].ledger)
         world.moved = True
-    restore(_book(world, empty), path)
+    restore(_ledger(world, empty), path)
     older = world.move_ledger(empty.values)
-    left = take_over(world.opened.book, world.opened.connections)
+    left = take_over(world.opened.ledger, world.opened.connections)
     assert world.away or not left, left
     return older, committed_in(older)
 
@@ -82,5 +82,5 @@ def _like(store: MemoryStore) -> MemoryStore:
     return made
 
 
-def _book(world: World, store: MemoryStore) -> Book:
-    return Book(cast("Any", store), "orders", clock=world.clocks.local)
+def _ledger(world: World, store: MemoryStore) -> Ledger:
+    return Ledger(cast("Any", store), "orders", clock=world.clocks.local)

@@ -35,6 +35,6 @@ def enter(stack: ExitStack) -> None:
     if catalog.SqlTables is not Catalog:
         stack.enter_context(patch.object(catalog, "SqlTables", Catalog))
         # A table forgets lanes from the second one on.
-        stack.enter_context(patch.object(lanes, "MOST_LANES", 1))
+        stack.enter_context(patch.object(lanes, "MAX_LANES", 1))
         stack.enter_context(patch.object(iceberg_table, "time", SimpleNamespace(sleep=_sleep)))
         stack.enter_context(patch.object(iceberg_table, "random", SimpleNamespace(uniform=lambda least, most: most)))

@@ -16,8 +16,7 @@ from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.transport import TMemoryBuffer
 
 from tests.simulation.actors import effect, written
-from tests.support.column_ranges import passes
-from tidemark.sinks.hbase.latest.table import FAMILIES
+from tidemark.sinks.hbase.keyed.table import FAMILIES
 
 NOW = (1 << 63) - 1
 MANY = 1 << 30
@@ -32,9 +31,8 @@ class Cluster:
 
     def __init__(self) -> None:
         self.tables: dict[str, dict[bytes, Cells]] = defaultdict(dict)
-        # By (table, row): up to which time a column, or a whole family, is hidden; and single versions that are.
+        # By (table, row): up to which time a column, or a whole family, is hidden.
         self._hidden: dict[tuple[str, bytes], dict[bytes, int]] = defaultdict(dict)
-        self._removed: set[tuple[str, bytes, bytes, int]] = set()
         # By table: the rows in their order, until another one comes or one goes.
         self._sorted: dict[str, list[bytes]] = {}
         # How often each table has changed.
@@ -73,10 +71,6 @@ class Cluster:
         hidden = self._hidden[table, row]
         hidden[column] = max(newest, hidden.get(column, -1))
 
-    def delete_version(self, table: str, row: bytes, column: bytes, timestamp: int) -> None:
-        self._changes(table)
-        self._removed.add((table, row, column, timestamp))
-
     def lose(self, table: str, row: bytes, until: int) -> None:
         """Somebody removes a row, or a disk does: all versions up to a time. What an attempt at work has written stays."""
         self._changes(table)
@@ -98,23 +92,16 @@ class Cluster:
                 if not rows[row]:
                     del rows[row]
         self._hidden.clear()
-        self._removed.clear()
         self._sorted.clear()
 
-    def versions(self, table: str, row: bytes, column: bytes, below: int = NOW, least: int = 0) -> dict[int, bytes]:
-        """What a reader sees of a column: by time, below a time, and no lower than another."""
+    def versions(self, table: str, row: bytes, column: bytes, below: int = NOW) -> dict[int, bytes]:
+        """What a reader sees of a column: by time, below a time."""
         found = self.tables[table].get(row, {}).get(column, {})
         hidden = self._hidden.get((table, row))
-        if not hidden and not self._removed and below == NOW and not least:
+        if not hidden and below == NOW:
             return dict(found)
         until = max(hidden.get(column, -1), hidden.get(column.partition(b":")[0], -1)) if hidden else -1
-        return {
-            at: value
-            for at, value in found.items()
-            if until < at < below
-            and at >= least
-            and (not self._removed or (table, row, column, at) not in self._removed)
-        }
+        return {at: value for at, value in found.items() if until < at < below}
 
     def newest(
         self, table: str, row: bytes, below: int = NOW, wanted: Sequence[bytes] | None = None
@@ -192,7 +179,7 @@ class Connection:
             timestamp: int | None = None,
             include_timestamp: bool = False,
             reverse: bool = False,
-            filter: bytes | None = None,  # noqa: A002 (the name of the option)
+            # Filters too: those choose rows by values, and those who ask with them look again.
             **_: Any,
         ) -> Iterator[tuple[bytes, dict[bytes, Any]]]:
             effect()
@@ -203,7 +190,6 @@ class Connection:
             given = 0
             for row in rows:
                 cells = self._cluster.newest(name, row, NOW if timestamp is None else timestamp, columns)
-                cells = {column: cell for column, cell in cells.items() if passes(filter, column)}
                 if cells and given < limit:
                     given += 1
                     yield row, dict(cells) if include_timestamp else {at: one[0] for at, one in cells.items()}
@@ -220,18 +206,10 @@ class Connection:
         found = self._cluster.newest(table.decode(), row, until)
         return [Struct(row=row, columns=_structs(found))] if found else []
 
-    def getVerTs(self, table: bytes, row: bytes, column: bytes, until: int, number: int, _: object) -> list[Any]:
-        effect()
-        found = self._cluster.versions(table.decode(), row, column, until)
-        return [Struct(value=found[at], timestamp=at) for at in sorted(found, reverse=True)[:number]]
-
     def getRowsWithColumns(self, table: bytes, rows: Sequence[bytes], columns: Sequence[bytes], _: object) -> list[Any]:
         effect()
         found = ((row, self._cluster.newest(table.decode(), row, wanted=columns)) for row in sorted({*rows}))
         return [Struct(row=row, columns=_structs(cells)) for row, cells in found if cells]
-
-    def deleteAllTs(self, table: bytes, row: bytes, column: bytes, newest: int, _: object) -> None:
-        written(lambda: self._cluster.delete(table.decode(), row, column, newest))
 
     def mutateRowsTs(self, table: bytes, rows: Sequence[Any], timestamp: int, _: object) -> None:
         def apply() -> None:
@@ -262,77 +240,6 @@ class Connection:
 
     def _time(self) -> int:
         return self._cluster.now()
-
-
-class Connection2:
-    """What Thrift 2 asks."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self.client = self
-
-    def close(self) -> None: ...
-
-    def tableExists(self, _: object) -> bool:
-        effect()
-        return True
-
-    def putMultiple(self, table: bytes, puts: Sequence[Any]) -> None:
-        def apply() -> None:
-            for put in puts:
-                for one in put.columnValues:
-                    column = b"%b:%b" % (one.family, one.qualifier)
-                    self._cluster.put(table.decode(), [(put.row, column, one.value)], one.timestamp)
-
-        written(apply)
-
-    def get(self, table: bytes, get: Any) -> Any:
-        effect()
-        return self._result(table.decode(), get.row, get)
-
-    def getScannerResults(self, table: bytes, scan: Any, number: int) -> list[Any]:
-        effect()
-        rows = self._cluster.rows(table.decode(), scan.startRow, scan.stopRow)
-        found = (self._result(table.decode(), row, scan) for row in rows)
-        return [one for one in found if one.columnValues][:number]
-
-    def checkAndPut(
-        self, table: bytes, row: bytes, family: bytes, qualifier: bytes, expected: bytes | None, put: Any
-    ) -> bool:
-        effect()
-        column = b"%b:%b" % (family, qualifier)
-        now = self._cluster.newest(table.decode(), row, wanted=[column]).get(column)
-        if (now[0] if now else None) != expected:
-            return False
-        for one in put.columnValues:
-            self._cluster.put(table.decode(), [(put.row, column, one.value)], self._cluster.now())
-        return True
-
-    def deleteMultiple(self, table: bytes, deletes: Sequence[Any]) -> list[Any]:
-        def apply() -> None:
-            for one in deletes:
-                for cell in one.columns:
-                    column = b"%b:%b" % (cell.family, cell.qualifier)
-                    self._cluster.delete_version(table.decode(), one.row, column, cell.timestamp)
-
-        written(apply)
-        return []
-
-    def _result(self, table: str, row: bytes, asked: Any) -> Any:
-        least, below = (0, NOW) if asked.timeRange is None else (asked.timeRange.minStamp, asked.timeRange.maxStamp)
-        wanted = [
-            one.family if one.qualifier is None else b"%b:%b" % (one.family, one.qualifier) for one in asked.columns
-        ]
-        values = []
-        for column in sorted(self._cluster.tables[table].get(row, ())):
-            family, _, qualifier = column.partition(b":")
-            if column in wanted or family in wanted:
-                versions = self._cluster.versions(table, row, column, below, least)
-                values += [
-                    Struct(family=family, qualifier=qualifier, value=versions[at], timestamp=at)
-                    for at in sorted(versions, reverse=True)[: asked.maxVersions or 1]
-                ]
-        return Struct(row=row, columnValues=values)
 
 
 def _structs(cells: dict[bytes, tuple[bytes, int]]) -> dict[bytes, Any]:

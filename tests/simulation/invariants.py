@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from tests.simulation.work import Place
 from tidemark.clients.kafka.topics import READ_COMMITTED
-from tidemark.ledger.book import REGISTER, Book
 from tidemark.ledger.codec import decode
-from tidemark.ledger.records import INGEST, GapKind, Register
+from tidemark.ledger.ledger import REGISTER, Ledger
+from tidemark.ledger.ordering import Epochs
+from tidemark.ledger.records import INGEST, GapKind, Register, TopicIncarnation, Window
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.stores.contract import Key, sortable
 
@@ -28,11 +30,43 @@ def check_claims(oracle: Oracle, value: bytes) -> None:
 
     lanes = decode(value, Register, "the register").lanes
     claims = {
-        lane: each(oracle.book.selection(one.selection)) for lane, one in lanes.items() if one.selection is not None
+        lane: each(oracle.ledger.selection(one.selection)) for lane, one in lanes.items() if one.selection is not None
     }
     for one, other in itertools.combinations(claims, 2):
         shared = claims[one] & claims[other]
         check(not shared, f"{one} and {other} have both claimed {said(shared)}")
+
+
+def check_order_is_found(oracle: Oracle, lost: Register) -> None:
+    """A register that was made from the history still knows which of two messages of a key is newer.
+
+    Not where partitions were added before any window was committed that knew how many there were: the history does not say.
+    """
+    from tests.simulation.oracle import check, said
+
+    stored = oracle.world.opened.ledger.register()
+    assert stored is not None
+    epochs = Epochs(stored[1].topics)
+    windows = [one.record.window for one in oracle.world.opened.ledger.committed() if one.record.lane == INGEST]
+    newest: dict[tuple[str, int], tuple[tuple[int, int], Place]] = {}
+    for place in sorted(oracle.identity, key=oracle.identity.__getitem__):
+        at, offset = place
+        if not _history_says(lost.topics[at.topic], at.topic, windows):
+            continue
+        key, version = (at.topic, oracle.keys[place]), (epochs.of(at, offset), offset)
+        before = newest.get(key)
+        known = before is None or before[0] < version
+        check(known, f"a rebuilt register has {said([place])} below an older message of its key: {before}")
+        newest[key] = version, place
+
+
+def _history_says(known: Iterable[TopicIncarnation], topic: str, windows: Iterable[Window]) -> bool:
+    """Whether windows of a topic knew each number of its partitions that there has been before more were added."""
+    met = {
+        (one.topic_ids.get(topic), len({part.partition for part in one.ranges if part.topic == topic}))
+        for one in windows
+    }
+    return all((one.topic_id, len(raised.ends)) in met for one in known for raised in one.raised)
 
 
 def takes_while_paused(oracle: Oracle, key: Key, expected: bytes | None, value: bytes) -> bool:
@@ -75,13 +109,13 @@ def unreadable(oracle: Oracle, key: Key, expected: bytes | None, value: bytes) -
     """Of a window that is pinned by this value of a head: what a reader does not find in Kafka now."""
     if key[0] != "head" or expected is None or (json.loads(expected).get("pending") or None) is not None:
         return set()
-    pending = oracle.book.head_in(key[1], value).head.pending
+    pending = oracle.ledger.head_in(key[1], value).head.pending
     if pending is None:
         return set()
     from tests.simulation.oracle import each
 
     window, found = pending.window, set[Place]()
-    for place in each(oracle.book.reads(window)):
+    for place in each(oracle.ledger.reads(window)):
         at = place[0]
         topic, log = oracle.world.kafka.held.get(at.topic), oracle.world.kafka.log(at.topic, at.partition)
         there = topic is not None and topic.topic_id == window.topic_ids.get(at.topic) and log is not None
@@ -95,7 +129,7 @@ def holes_of(oracle: Oracle) -> set[Place]:
     """What the ingest has passed by without a window: from where it began to its positions."""
     from tests.simulation.oracle import each
 
-    register, windows = oracle.book.register(), oracle.book.committed()
+    register, windows = oracle.ledger.register(), oracle.ledger.committed()
     assert register is not None
     positions = oracle.positions()
     passed = {
@@ -133,6 +167,6 @@ def check_verify_sees_damage(oracle: Oracle, which: int) -> None:
         record = json.loads(copy.values[key])
         record["committed_at"] += 1
         copy.values[key] = json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
-    wrong = verify(Book(cast("Any", copy), oracle.book.stream, clock=oracle.world.clocks.local))
+    wrong = verify(Ledger(cast("Any", copy), oracle.ledger.stream, clock=oracle.world.clocks.local))
     how = "is gone" if gone else "was changed"
     check(wrong, f"{'/'.join(key)} {how}, and verify says that the ledger is whole")

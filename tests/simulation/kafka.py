@@ -336,18 +336,12 @@ class Kafka(KafkaLog):
             found = Slot.HELD_BACK if offset >= log.stable else Slot.MESSAGE
         return OffsetContents(found, log.start, log.end, None if message is None else _as_read(message))
 
-    def messages(
-        self, ranges: RangeSet, isolation: str = READ_UNCOMMITTED
-    ) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
+    def messages(self, ranges: RangeSet) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
         for one in ranges:
             self._asked()
             log = self._there((one.partition.topic, one.partition.partition))
             there = [(at, log.slots.get(at)) for at in range(one.start, one.until)]
-            seen = [
-                (at, b"%d" % slot.key)
-                for at, slot in there
-                if slot is not None and (isolation == READ_UNCOMMITTED or not _hidden(log, at, slot))
-            ]
+            seen = [(at, b"%d" % slot.key) for at, slot in there if slot is not None]
             yield one, iter(seen)
 
     @contextmanager

@@ -13,18 +13,18 @@ from tidemark.errors import Unreachable
 from tidemark.ledger.stores.contract import Key, Offsets
 
 # Of all actors of one program.
-_MOST_CALLS = 60_000
+_MAX_CALLS = 60_000
 
 
 class Calls(Network):
     def tick(self) -> None:
         self.calls += 1
-        assert self.calls < _MOST_CALLS, "an operation goes on for ever"
+        assert self.calls < _MAX_CALLS, "an operation goes on for ever"
         while self.late and self.late[0][0] <= self.calls:
             self.late.popleft()[1]()
 
 
-class Ledger:
+class SimulatedLedger:
     """The store that everybody shares. The oracle reads what is stored, without an effect."""
 
     def __init__(self, store: MemoryStore) -> None:

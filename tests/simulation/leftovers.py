@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.others import DELTA, ICEBERG, PARQUET, everything, iceberg_files
 from tidemark.clients.lake import beside
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import LaneState
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.erasing import Remaining, remaining
@@ -57,9 +57,9 @@ def _in_no_version(world: World) -> Iterator[tuple[str, str]]:
             yield base, path
 
 
-def dead_folders(world: World, book: Book, before: int) -> set[str]:
+def dead_folders(world: World, ledger: Ledger, before: int) -> set[str]:
     """The folders of attempts from before a generation that can commit no more: an erasure of then removes what they hold."""
-    standing = book.standing()
+    standing = ledger.standing()
     found = (folder for base in _bases(world, PARQUET) for folder in files.on_disk(base) if not folder.compacted)
     return {one.folder for one in found if standing.is_dead(one.generation, before)}
 
@@ -76,17 +76,17 @@ def check_compacted(world: World, erased: Collection[Place]) -> None:
     """After a compaction, there are the folders that the ledger names, and nothing in them was erased."""
     from tests.simulation.oracle import check, said
 
-    book = world.opened.book
-    known = compactions.find(book, PARQUET)
+    ledger = world.opened.ledger
+    known = compactions.find(ledger, PARQUET)
     located = known.value.located() if known else {}
     named = {one.folder for one in located.values()}
-    windows = book.committed()
+    windows = ledger.committed()
     # Committed before it was read, and without a receipt: no folder is named, and some may be there.
     without = {one.generation for one in windows if one.record.receipt is None}
     for one in windows:
         if (one.record.lane, one.record.seq) not in located:
             named |= {place.place["folder"] for place in one.record.places if place.type == PARQUET}
-    heads = book.heads()
+    heads = ledger.heads()
     for base in _bases(world, PARQUET):
         for at in files.on_disk(base):
             if at.folder in named or at.generation in without:
@@ -123,6 +123,21 @@ def check_seen_by_others(world: World, sink: str, expected: Collection[Place]) -
     check(len({*found}) == len(found), f"the newest version of the table of {sink} has rows twice: {said(found)}")
     other = {*found} ^ {*expected}
     check(not other, f"the newest version of the table of {sink} has other rows than those that count: {said(other)}")
+
+
+def check_no_tries_left(world: World) -> None:
+    """Whoever has ended by itself has removed the copies that it made for a version which others were faster to make.
+
+    Files of an attempt may stay, under the name that each try gives them, until a vacuum.
+    """
+    from tests.simulation.oracle import check
+
+    if world.ever_away or not all(one.has_ended for one in world.actors):
+        return
+    for base in _bases(world, DELTA):
+        unnamed = remains.unnamed(base) if table.exists(base) else ()
+        left = sorted(name for _, name in unnamed if "/part-" not in name)
+        check(not left, f"everybody has ended by itself, and no version of {base} has {left}")
 
 
 def check_seen_meanwhile(world: World, sink: str, committed: Collection[int]) -> None:

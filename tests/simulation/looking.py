@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.kafka import KEYS, Message
-from tests.simulation.others import FILES, LAKES, LATEST
+from tests.simulation.others import FILES, LATEST, PUBLISHED
 from tests.simulation.pages import is_undisturbed, opened_now
 from tests.simulation.work import SUMS, Place
 from tidemark.clients.kafka.topics import READ_COMMITTED
@@ -19,20 +19,20 @@ from tidemark.offsets.coordinates import Coordinate, in_four_parts, parse_record
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.views.browsing.dead_letters import dead_letters as browsed_letters
-from tidemark.views.browsing.items import Found, Item, Meter
+from tidemark.views.browsing.items import Item, SearchBudget, SearchResult
 from tidemark.views.browsing.messages import MessageQuery, messages
-from tidemark.views.browsing.places import Scope
+from tidemark.views.browsing.places import SearchScope
 from tidemark.views.browsing.results import results
 from tidemark.views.dead_letters import dead_letters
 from tidemark.views.messages.fates import Fate
 from tidemark.views.messages.message import page_of
-from tidemark.views.messages.trace import DEAD_LETTERS, Located, coordinate, located
+from tidemark.views.messages.trace import DEAD_LETTERS, LocatedRecord, coordinate, located
 
 if TYPE_CHECKING:
     from tests.simulation.oracle import Oracle
 
 # Of a question that goes on from answer to answer.
-_MOST_QUESTIONS = 60
+_MAX_QUESTIONS = 60
 _PLENTY = 1e9
 # A window has the offset, and the outcome of its message.
 _OUTCOMES = {Fate.STORED, Fate.DEAD_LETTER, Fate.NO_MESSAGE, Fate.SKIPPED, Fate.READ, Fate.MISSING}
@@ -60,8 +60,8 @@ class Looks:
 
     def ask(self, which: int, a: int) -> Callable[[], object] | None:
         """One of the questions, as an act of the current actor; None where there is nothing to ask."""
-        book = self._oracle.book
-        if book.head("ingest") is None:
+        ledger = self._oracle.ledger
+        if ledger.head("ingest") is None:
             return None
         places = sorted({*self._oracle.identity, *self._oracle.erased})
         questions: list[Callable[[], object]] = [
@@ -113,7 +113,7 @@ class Looks:
         self._has_its_rows(before, found)
         self._has_its_keys(before, found)
 
-    def _has_nothing_erased(self, before: _Before, found: Located, page: Any) -> None:
+    def _has_nothing_erased(self, before: _Before, found: LocatedRecord, page: Any) -> None:
         from tests.simulation.oracle import check
 
         place = _place(found)
@@ -123,7 +123,7 @@ class Looks:
         check(page.message is None, f"{found.at} was erased, and its message is shown")
         check(not any(found.rows.values()), f"{found.at} was erased, and rows of it are shown: {found.rows}")
 
-    def _is_the_message(self, before: _Before, found: Located) -> None:
+    def _is_the_message(self, before: _Before, found: LocatedRecord) -> None:
         """What is shown of Kafka is the message that windows have read there, and none that was erased."""
         if found.message is None:
             return
@@ -142,7 +142,7 @@ class Looks:
         gone = {self._oracle.identity.get(one) for one in before.erased}
         check(number not in gone, f"message {number}, which was erased, is shown at {said([place])}")
 
-    def _had_its_fate(self, before: _Before, found: Located) -> None:
+    def _had_its_fate(self, before: _Before, found: LocatedRecord) -> None:
         from tests.simulation.oracle import check
 
         place, oracle = _place(found), self._oracle
@@ -157,10 +157,10 @@ class Looks:
             if place not in oracle.ever_damaged:
                 check(truth in found.may_be, f"{found.at} is said to be {found.fate}, and it is {truth}")
         if found.fate in _UNREAD and is_undisturbed():
-            covered = place in oracle.book.authority().covered()
+            covered = place in oracle.ledger.authority().covered()
             check(not covered, f"{found.at} is said to be {found.fate}, and a window has read it")
 
-    def _has_its_rows(self, before: _Before, found: Located) -> None:
+    def _has_its_rows(self, before: _Before, found: LocatedRecord) -> None:
         """The rows of each sink are those of some moment."""
         from tests.simulation.oracle import check
 
@@ -169,7 +169,7 @@ class Looks:
             return
         for name, rows in found.rows.items():
             sink = None if name == DEAD_LETTERS else name
-            if sink in LAKES:
+            if sink in PUBLISHED:
                 continue
             fields = ("key", "value") if sink is None else ("id", "number")
             shown = [tuple(int(row.fields.get(one, b"-1")) for one in fields) for row in rows]
@@ -177,7 +177,7 @@ class Looks:
             wanted = [[] if one is None else [(one.key, one.number)] for one in states]
             check(shown in wanted, f"{found.at} is said to have the rows {shown} in {name}, where there were {wanted}")
 
-    def _has_its_keys(self, before: _Before, found: Located) -> None:
+    def _has_its_keys(self, before: _Before, found: LocatedRecord) -> None:
         """What sinks by key hold for its key was so at some moment."""
         from tests.simulation.oracle import check, newest_of
 
@@ -197,7 +197,7 @@ class Looks:
         from tests.simulation.oracle import check, said
 
         before, opened, oracle = self._begun(), opened_now(), self._oracle
-        topics = oracle.book.topics()
+        topics = oracle.ledger.topics()
         found = dead_letters(opened, DeadLetterFilter(), examples=50)
         oracle.learn()
         if not self._is_sure():
@@ -216,7 +216,7 @@ class Looks:
     # browsing
 
     def _browsed(
-        self, asked: MessageQuery, a: int, look: Callable[[MessageQuery, Meter], Found]
+        self, asked: MessageQuery, a: int, look: Callable[[MessageQuery, SearchBudget], SearchResult]
     ) -> tuple[list[Item], set[Place], int]:
         """All answers of a question that goes on to its end: the items, what was looked through, and how many were erased."""
         from tests.simulation.oracle import check
@@ -224,8 +224,8 @@ class Looks:
         items: list[Item] = []
         searched: set[Place] = set()
         erased = 0
-        for _ in range(_MOST_QUESTIONS):
-            found = look(asked, Meter(3 + a % 7, _PLENTY, _PLENTY))
+        for _ in range(_MAX_QUESTIONS):
+            found = look(asked, SearchBudget(3 + a % 7, _PLENTY, _PLENTY))
             items += found.items
             erased += found.erased
             searched |= {(one.partition, at) for one in found.searched for at in range(one.start, one.until)}
@@ -248,7 +248,7 @@ class Looks:
         backwards = a % 3 == 0
         key = a % KEYS if a % 2 else None
         where = f"{topic}/{number}" if backwards or a % 5 == 0 else topic
-        asked = MessageQuery(Scope(where), "" if key is None else f'key = "{key}"', 2 + a % 5, backwards)
+        asked = MessageQuery(SearchScope(where), "" if key is None else f'key = "{key}"', 2 + a % 5, backwards)
         before, opened = self._begun(), opened_now()
         items, searched, _ = self._browsed(asked, a, lambda asked, meter: messages(opened, asked, meter))
         self._oracle.learn()
@@ -313,7 +313,7 @@ class Looks:
         return not (oracle.is_damaged() or oracle.commits_first or oracle.world.was_mended)
 
 
-def _place(found: Located) -> Place:
+def _place(found: LocatedRecord) -> Place:
     return found.at.partition, found.at.offset
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tidemark.ledger.stores.contract import Key
 
 # Of a window, and of a receipt's tallies: added after the first release. Each means nothing where it is not there.
-_NEWER = ("sinks", "erases", "named")
+_NEWER = ("sinks", "erases")
 
 
 def as_older(key: Key, value: bytes) -> bytes:

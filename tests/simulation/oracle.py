@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.model.promises import Promises
@@ -19,32 +19,38 @@ from tests.simulation.actors import current
 from tests.simulation.clocks import BEGIN
 from tests.simulation.invariants import check_claims, check_verify_sees_damage
 from tests.simulation.kafka import Log, Message
-from tests.simulation.leftovers import check_seen_by_others, check_seen_meanwhile, dead_folders, erased_in, is_named
-from tests.simulation.others import DELTA, ICEBERG, LAKES, LATEST, OTHERS
+from tests.simulation.leftovers import (
+    check_no_tries_left,
+    check_seen_by_others,
+    check_seen_meanwhile,
+    dead_folders,
+    erased_in,
+    is_named,
+)
+from tests.simulation.others import DELTA, ICEBERG, LAKES, LATEST, OTHERS, TOTALS
 from tests.simulation.programs import Request
 from tests.simulation.remembering import Steady
 from tests.simulation.work import LETTERS, ROWS, SUMS, Place
 from tidemark.audit.report import AuditReport
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.errors import LedgerContradiction, NotAuthorized
-from tidemark.ledger.book import Book, Committed
 from tidemark.ledger.incarnations import newest
+from tidemark.ledger.ledger import Committed, Ledger
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import INGEST, GapKind, Guarantee, LaneKind, LaneState
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import erasing
-from tidemark.sinks.hbase.aggregates.states import Aggregate
-from tidemark.sinks.hbase.aggregates.table import aggregate_table, totals
 from tidemark.sinks.hbase.rows import MARK_FAMILY, PartitionKeys, parse_key
 from tidemark.sinks.hbase.table import result_table
+from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.parquet import files
 from tidemark.sinks.reading import hbase_rows
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 HBASE = "hbase_default"
-AGGREGATES = (Aggregate("n", "count", None, "integer"), Aggregate("s", "sum", "number", "integer"))
 # None: the dead letters.
 Sink = str | None
 Expected = Mapping[Place, Message]
@@ -94,9 +100,9 @@ class State:
 
     of: Mapping[Sink, Expected]
 
-    def sums(self) -> dict[int, tuple[int, int]]:
+    def sums(self, sink: str) -> dict[int, tuple[int, int]]:
         found: dict[int, tuple[int, int]] = {}
-        for one in self.of[SUMS].values():
+        for one in self.of[sink].values():
             number, total = found.get(one.key, (0, 0))
             found[one.key] = number + 1, total + one.number
         return found
@@ -140,7 +146,7 @@ class Oracle:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.book: Book = self._look_at_ledger()
+        self.ledger: Ledger = self._look_at_ledger()
         names = [one.name for one in world.opened.stream.sinks]
         self.sinks: list[Sink] = [*names, None]
         self.expected: dict[Sink, dict[Place, Message]] = {sink: {} for sink in self.sinks}
@@ -151,12 +157,14 @@ class Oracle:
         # The folders of attempts that were dead when something was erased.
         self._dead: set[str] = set()
         self.requests: dict[tuple[LaneKind, str], list[Request]] = {}
+        # Each lane's request, and how many changes the ledger had seen when it was entered.
         self.lanes: dict[str, Request] = {}
+        self._entered: dict[str, int] = {}
         self.proposed: dict[bytes, Request | None] = {}
         self._applied = 0
         self.seen: set[int] = set()
         # Commits come before rows, so a reader beside one may miss anything.
-        self.commits_first = world.setting.guarantee == Guarantee.AT_MOST_ONCE
+        self.commits_first = world.setting.guarantee == Guarantee.AT_MAX_ONCE
         # How often each sink's place had changed when it looked last, and which windows counted.
         self._looked: dict[Sink, tuple[int, list[tuple[int, bool]]]] = {}
         self._learned = -1
@@ -185,8 +193,8 @@ class Oracle:
         world.found_by_key, world.told, world.accepts = self._found_by_key, self._told, self._accepts
         world.writes_rows, world.row_stored, world.hbase.hears = self._writes_rows, self._row_stored, self._hidden
 
-    def _look_at_ledger(self) -> Book:
-        return Steady(self.world.store, self.world.opened.book.stream, lambda: self.world.ledger.network.state)
+    def _look_at_ledger(self) -> Ledger:
+        return Steady(self.world.store, self.world.opened.ledger.stream, lambda: self.world.ledger.network.state)
 
     # what it hears of
 
@@ -195,7 +203,7 @@ class Oracle:
 
     def _writes_rows(self, messages: Mapping[Place, Message]) -> None:
         """An attempt is about to write rows: the promises know of them."""
-        register = self.book.register()
+        register = self.ledger.register()
         assert register is not None
         epochs = Epochs(register[1].topics)
         for (at, offset), one in messages.items():
@@ -220,7 +228,7 @@ class Oracle:
             (lambda place, generation: None),
         )
         self.world.hbase.hears = lambda table, row, column, newest: None
-        self.book = self._look_at_ledger()
+        self.ledger = self._look_at_ledger()
         self._looked, self._learned = {}, -1
 
     def sees_what_was_written(self, run: str) -> None:
@@ -237,8 +245,8 @@ class Oracle:
         except LedgerContradiction:
             # What was swept since the backup, or compacted, is gone, and the ledger does not know it.
             return
-        authority = self.book.authority(sink)
-        for one in self.book.committed():
+        authority = self.ledger.authority(sink)
+        for one in self.ledger.committed():
             if one.record.attempt.run == run and rows:
                 read = {place for place, message in self.world.read_by[one.generation].items() if not message.bad}
                 # What was erased before stays hidden, also from a ledger that does not know of it.
@@ -251,11 +259,11 @@ class Oracle:
 
     def sees_the_newest(self, run: str) -> None:
         """Once a run has published a window, the newest rows are those of the ledger, whatever the table held before."""
-        windows = self.book.committed()
+        windows = self.ledger.committed()
         if not any(one.record.attempt.run == run for one in windows):
             return
         for sink in LAKES.keys() & self.expected.keys():
-            authority = self.book.authority(sink)
+            authority = self.ledger.authority(sink)
             counts = {
                 (at, offset): message
                 for one in windows
@@ -264,16 +272,26 @@ class Oracle:
             }
             # What was erased since the backup stays hidden, and what it had overwritten may come back or not.
             unsure = {(at.topic, self.keys[at, offset]) for at, offset in self.erased if (at, offset) in self.keys}
+            # A ledger that was restored meanwhile has read a window again, and has swept the folder of its first attempt.
+            unsure |= {
+                (at.topic, message.key)
+                for one in windows
+                if any(place.name == sink and not files.exists(place.place["folder"]) for place in one.record.places)
+                for (at, _), message in self.world.read_by.get(one.generation, {}).items()
+            }
             found, want = self.latest(sink=sink), newest_of(counts)
             other = {key for key in found.keys() | want.keys() if found.get(key) != want.get(key)} - unsure
             check(not other, f"{run}: the newest values of {other} in {sink} are {found}, and should be {want}")
+            there = others.generations_at(self.world.opened, self._settings(sink)).items()
+            stale = {at for at, one in there if authority.of(*at) not in (None, one)} - self.erased.keys()
+            check(not stale, f"{run}: {sink} has rows of {said(stale)} of attempts that count there no more")
             self.met["newest values after a restoration"] += 1
 
     def counting(self) -> dict[Sink, dict[Place, int]]:
         """Which generation counts at each message, in each sink."""
         found: dict[Sink, dict[Place, int]] = {}
         for sink in self.sinks:
-            view = self.book.view(sink)
+            view = self.ledger.view(sink)
             here = found[sink] = {}
             for one in view.windows:
                 for place in each(view.authority.held_by(one.generation, one.covers)):
@@ -311,7 +329,7 @@ class Oracle:
         Another of its lanes may have been closed for a reason of its own, such as a log that was cut.
         """
         for lane, one in self.lanes.items():
-            head = self.book.head(lane) if one is request else None
+            head = self.ledger.head(lane) if one is request else None
             why = head.head.closed_early or "" if head is not None else ""
             check(NotAuthorized.__name__ not in why, f"{lane} was closed since Kafka refused one question")
 
@@ -332,7 +350,7 @@ class Oracle:
         """What windows have read of the messages from a time on that Kafka has now, in the newest incarnation."""
         return frozenset(
             (at, offset)
-            for at in self.book.authority().covered().partitions
+            for at in self.ledger.authority().covered().partitions
             if self.is_newest(at)
             for offset, one in self.world.kafka.held[at.topic].logs[at.partition].slots.items()
             if one is not None and one.time >= since and self.identity.get((at, offset)) == one.number
@@ -340,7 +358,7 @@ class Oracle:
 
     def is_newest(self, at: TopicPartition) -> bool:
         """Whether Kafka has this partition now, in the newest incarnation that the ledger knows."""
-        register = self.book.register()
+        register = self.ledger.register()
         known = register[1].topics.get(at.topic, ()) if register else ()
         topic = self.world.kafka.held.get(at.topic)
         if topic is None or not known or known[-1].topic_id != topic.topic_id:
@@ -382,7 +400,7 @@ class Oracle:
             most = self.world.opened.stream.dead_letters.max_redrives
             tired = {
                 (row.place.partition, row.place.offset)
-                for row in hbase_rows(self.book, table, None)
+                for row in hbase_rows(self.ledger, table, None)
                 if int(row.fields["redrives"]) >= most
             }
             check(not request.named & tired, f"redriven too often: {said(request.named & tired)}")
@@ -397,7 +415,7 @@ class Oracle:
         place = places[a % len(places)]
         table, column = (LETTERS, "d:value") if sink is None else (ROWS, "d:number")
         row = PartitionKeys(place[0]).key(place[1], 0)
-        generation = self.book.authority(sink).of(*place)
+        generation = self.ledger.authority(sink).of(*place)
         assert generation is not None
         if b % 2:
             self.world.hbase.put(table, [(row, column.encode(), b"99999")], generation)
@@ -420,7 +438,7 @@ class Oracle:
             actor = current()
             if self.commits_first or self.world.was_mended or self.world.other_isolation or actor is None:
                 return
-            found = each(self.book.selection(report.findings)) if report.findings else set()
+            found = each(self.ledger.selection(report.findings)) if report.findings else set()
             self.met["found by an audit"] += len(found)
             damaged = self.all_damaged()
             false = found - (self.ever_damaged if actor.stopped else damaged)
@@ -453,7 +471,7 @@ class Oracle:
         self._learn_lanes()
         if self.follows:
             self.promises.look()
-        windows = self.book.committed() if self.book.head(INGEST) is not None else []
+        windows = self.ledger.committed() if self.ledger.head(INGEST) is not None else []
         new = sorted((one for one in windows if one.generation not in self.seen), key=lambda one: one.generation)
         for one in new:
             self.seen.add(one.generation)
@@ -464,7 +482,7 @@ class Oracle:
     def _learn_lanes(self) -> None:
         """Which request each lane is of: that of the actor whose write has opened it."""
         applied = self.world.ledger.network.applied
-        for _, key, value in applied[self._applied :]:
+        for at, (_, key, value) in enumerate(applied[self._applied :], self._applied):
             if key[0] == "register":
                 if self.follows:
                     check_claims(self, value)
@@ -472,7 +490,7 @@ class Oracle:
                     if lane != INGEST and lane not in self.lanes:
                         request = self.proposed.get(value)
                         check(request, f"{lane} was opened by nobody who asked for it")
-                        self.lanes[lane] = request
+                        self.lanes[lane], self._entered[lane] = request, at
                         request.opened = True
         self._applied = len(applied)
 
@@ -481,35 +499,31 @@ class Oracle:
         lane, first = record.lane, not record.kind.reads_again and record.window.guarantee != Guarantee.NONE
         self.met[f"windows of a {record.kind}"] += 1
         self._learn_gaps(one)
-        named = covers if record.kind in (LaneKind.INGEST, LaneKind.BACKFILL) else self.lanes[lane].named & covers
+        named = covers if record.kind in (LaneKind.INGEST, LaneKind.BACKFILL) else self.lanes[lane].named
         if first:
             again = {*self.identity} & covers & {place for found in self.expected.values() for place in found}
             check(not again, f"{lane}/{record.seq} reads first what was read before: {said(again)}")
-        check(gone <= named, f"{lane}/{record.seq} has erased what nobody named: {said(gone - named)}")
+        check(covers <= named, f"{lane}/{record.seq} covers what nobody named: {said(covers - named)}")
         check(not covers & self.erased.keys(), f"{lane}/{record.seq} brings back {said(covers & self.erased.keys())}")
         for place in gone:
             self.erased[place] = self.world.ledger.network.calls
         if gone:
-            self._dead |= dead_folders(self.world, self.book, one.generation)
-        later = record.window.guarantee == Guarantee.AT_MOST_ONCE
-        if later and covers - gone:
+            self._dead |= dead_folders(self.world, self.ledger, one.generation)
+        later = record.window.guarantee == Guarantee.AT_MAX_ONCE
+        if later:
             self._without_receipt[one.generation] = (lane, record.seq)
         for sink in self.sinks:
             if gone:
                 self._take_away(sink, gone)
-            reads = record.kind != LaneKind.ERASE or self.world.was_mended
-            if reads and record.window.counts_for(sink):
+            if record.kind != LaneKind.ERASE and record.window.counts_for(sink):
                 if later:
-                    self._take_away(sink, covers - gone)
-                    self.unsure[sink] |= dict.fromkeys(covers - gone, one.generation)
+                    self._take_away(sink, covers)
+                    self.unsure[sink] |= dict.fromkeys(covers, one.generation)
                 else:
                     # Nobody was sure what is there; from now on it is what this window has read.
                     was_unsure = covers & self.unsure[sink].keys()
                     self._take_away(sink, was_unsure)
-                    # Another scheme may make other rows of what is read again only because a sink needs whole blocks.
-                    anew = covers if self.world.was_mended else named
-                    self._count(sink, (anew | was_unsure) - gone, one.generation)
-            # What is read again since a sink needs whole blocks is written again, too.
+                    self._count(sink, covers, one.generation)
             self.damaged[sink] -= covers if record.window.counts_for(sink) else set()
         if not later:
             self._identify(one.generation)
@@ -581,16 +595,16 @@ class Oracle:
 
     # what readers find
 
-    def rows(self, sink: Sink, book: Book | None = None) -> dict[Place, tuple[int, int]]:
+    def rows(self, sink: Sink, ledger: Ledger | None = None) -> dict[Place, tuple[int, int]]:
         """Key and number of each row, as the product's reader gives them."""
         found: dict[Place, tuple[int, int]] = {}
         if sink in OTHERS:
-            for at, offset, key, number in others.rows(self.world.opened, book or self.book, self._settings(sink)):
+            for at, offset, key, number in others.rows(self.world.opened, ledger or self.ledger, self._settings(sink)):
                 check((at, offset) not in found, f"a reader of {sink} was given {said([(at, offset)])} twice")
                 found[at, offset] = key, number
             return found
         table = result_table(self.world.opened.connections, HBASE, LETTERS if sink is None else ROWS)
-        for row in hbase_rows(book or self.book, table, sink):
+        for row in hbase_rows(ledger or self.ledger, table, sink):
             place = row.place.partition, row.place.offset
             check(place not in found, f"a reader was given {said([place])} twice")
             names = ("key", "value") if sink is None else ("id", "number")
@@ -601,29 +615,30 @@ class Oracle:
     def _settings(self, sink: Sink) -> Any:
         return next(one for one in self.world.opened.stream.sinks if one.name == sink)
 
-    def sums(self, book: Book | None = None) -> dict[int, tuple[int, int]]:
-        table = aggregate_table(self.world.opened.connections, HBASE, SUMS)
-        found = totals(book or self.book, table, AGGREGATES)
-        return {int(key[0] or b""): (int(values["n"]), int(values["s"])) for key, values in found}
+    def sums(self, ledger: Ledger | None = None, sink: str = SUMS) -> dict[int, tuple[int, int]]:
+        opened, settings = replace(self.world.opened, ledger=ledger or self.ledger), self._settings(sink)
+        rows = kind_of(settings.type).make_admin().rows(opened, settings, 1_000)
+        return {int(row["key"]["id"]): (int(row["values"]["n"]), int(row["values"]["s"])) for row in rows}
 
-    def latest(self, book: Book | None = None, sink: str = LATEST) -> dict[tuple[str, int], int]:
-        return others.newest(self.world.opened, book or self.book, self._settings(sink))
+    def latest(self, ledger: Ledger | None = None, sink: str = LATEST) -> dict[tuple[str, int], int]:
+        return others.newest(self.world.opened, ledger or self.ledger, self._settings(sink))
 
     def look(self) -> None:
         """Everything that readers find now is what is expected now."""
-        if self.book.head(INGEST) is None:
+        if self.ledger.head(INGEST) is None:
             return
         self.learn()
         # What readers find is made of the windows that count, and of what stands in their place.
-        windows = [(one.generation, one.record.receipt is None) for one in self.book.committed()]
+        windows = [(one.generation, one.record.receipt is None) for one in self.ledger.committed()]
         for sink in ("hbase", None, *OTHERS):
             if sink in self.expected and self._is_new(sink, windows):
                 self._check_rows(sink, self.rows(sink), self.expected[sink])
                 if sink in (DELTA, ICEBERG) and self.follows:
                     check_seen_meanwhile(self.world, sink, {generation for generation, _ in windows})
-        if SUMS in self.expected and not self.unsure[SUMS] and self._is_new(SUMS, windows):
-            found, want = self.sums(), self.states[-1].sums()
-            check(found == want, f"totals are {found}, and should be {want}")
+        for sink in TOTALS:
+            if sink in self.expected and not self.unsure[sink] and self._is_new(sink, windows):
+                found, want = self.sums(sink=sink), self.states[-1].sums(sink)
+                check(found == want, f"the totals in {sink} are {found}, and should be {want}")
         for sink in LAKES:
             if sink not in self.expected or self.unsure[sink] or not self._is_new(sink, windows):
                 continue
@@ -632,7 +647,7 @@ class Oracle:
 
     def _is_new(self, sink: Sink, windows: list[tuple[int, bool]]) -> bool:
         """Whether the windows or the sink's place have changed since the oracle has looked there last."""
-        tables = {"hbase": ROWS, None: LETTERS, SUMS: SUMS}
+        tables = {"hbase": ROWS, None: LETTERS}
         changes = self.world.lake.changes + len(self.world.target.messages) + self.world.hbase.changed["by_key"]
         now = self.world.hbase.changed[tables[sink]] if sink in tables else changes, windows
         is_new = self._looked.get(sink) != now
@@ -660,11 +675,11 @@ class Oracle:
         wrong = {at for at in places if rows.get(at) not in [state.get(at) for state in states]}
         check(not wrong, f"a reader of rows saw what never counted: {said(wrong)}")
 
-    def saw_sums(self, found: Mapping[int, tuple[int, int]], since: int) -> None:
+    def saw_sums(self, found: Mapping[int, tuple[int, int]], since: int, sink: str = SUMS) -> None:
         self.learn()
         if self.commits_first:
             return
-        states = [state.sums() for state in self.states[since:]]
+        states = [state.sums(sink) for state in self.states[since:]]
         # Each key is as of one moment.
         keys = {key for state in states for key in state} | found.keys()
         wrong = [key for key in keys if found.get(key) not in [state.get(key) for state in states]]
@@ -691,12 +706,11 @@ class Oracle:
                 self.showed(request)
             return
         self.met[f"{request.kind.value} done"] += 1
-        for lane, other in self.lanes.items():
-            same = (other.kind, other.run) != (request.kind, request.run) or other.asks_for == request.asks_for
-            check(
-                same,
-                f"{request.kind.value} {request.run} has ended well, and {lane} of that name was asked for more or less",
-            )
+        others = [lane for lane in self._of_its_name(request) if self.lanes[lane].asks_for != request.asks_for]
+        check(
+            not others,
+            f"{request.kind.value} {request.run} has ended well, and {others} of that name was asked for more or less",
+        )
         if request.kind == LaneKind.ERASE:
             left = request.named - self.erased.keys()
             check(not left, f"erase {request.run} has ended well, and did not erase {said(left)}")
@@ -704,7 +718,7 @@ class Oracle:
                 check(place not in self._dead, f"an erasure has left {place} of a dead attempt with {said(places)}")
             return
         first = request.kind == LaneKind.BACKFILL
-        windows = [one for one in self.book.committed() if first or one.record.attempt.run == request.run]
+        windows = [one for one in self.ledger.committed() if first or one.record.attempt.run == request.run]
         covered = {place for one in windows for place in each(one.covers)}
         # Whoever asks a second time is told nothing anew.
         same = [one for one in self.requests.get((request.kind, request.run), ()) if one.named == request.named]
@@ -712,9 +726,25 @@ class Oracle:
         left = request.named - covered - self.erased.keys() - left_out
         check(not left, f"{request.kind.value} {request.run} has ended well, and did not read {said(left)}")
 
+    def _of_its_name(self, request: Request) -> list[str]:
+        """The lanes of a request's name that its command had to see."""
+        actor = current()
+        assert actor is not None
+        if request.repair and not request.opened:
+            # An audit takes no name. What it replays has one of its own.
+            return []
+        # Whoever has nothing left to erase takes none: another may take it before that one has ended.
+        nothing = bool(request.said) and request.said[-1].get("to_erase", {}).get("offsets") == 0
+        return [
+            lane
+            for lane, other in self.lanes.items()
+            if (other.kind, other.run) == (request.kind, request.run)
+            and not (nothing and self._entered[lane] >= actor.began)
+        ]
+
     def began(self) -> None:
         """The ingest has just begun, and nobody else was at work: where the stream file says."""
-        setting, register = self.world.setting, self.book.register()
+        setting, register = self.world.setting, self.ledger.register()
         if setting.since is None or register is None or self.world.kafka.gave_old_ends:
             return
         self.met["began at a time"] += 1
@@ -732,7 +762,7 @@ class Oracle:
             check(one.offset == first, f"the ingest begins at {one.at}@{one.offset}, and not at {first}")
 
     def positions(self) -> Mapping[TopicPartition, int]:
-        head = self.book.head(INGEST)
+        head = self.ledger.head(INGEST)
         return head.head.offsets() if head is not None else {}
 
     def _readable(self, log: Log) -> int:
@@ -740,7 +770,7 @@ class Oracle:
 
     def has_read_all(self) -> None:
         """The ingest has ended well: each message that a reader may see was in a window, from where the ingest began."""
-        register = self.book.register()
+        register = self.ledger.register()
         if register is None or INGEST not in register[1].lanes or self._without_receipt or self.commits_first:
             return
         starts = {(one.at.topic, one.at.partition): one for one in register[1].lanes[INGEST].start}
@@ -764,17 +794,17 @@ class Oracle:
             check(not unread, f"the ingest has ended well, and no window has read {said(unread)}")
 
     def open_lanes(self) -> list[str]:
-        found = self.book.register()
+        found = self.ledger.register()
         return sorted(one for one in found[1].lanes if one != INGEST) if found else []
 
     def half_closed(self) -> list[str]:
         """The lanes that keep their claims, although nobody can work on them."""
-        heads = {lane: self.book.head(lane) for lane in self.open_lanes()}
+        heads = {lane: self.ledger.head(lane) for lane in self.open_lanes()}
         return [lane for lane, head in heads.items() if head is not None and head.head.state == LaneState.CLOSED]
 
     def _copies(self) -> None:
         """Each dead letter of a window that is settled was copied, and nothing else was."""
-        windows = {one.generation: one for one in self.book.committed()}
+        windows = {one.generation: one for one in self.ledger.committed()}
         made = set(others.copied(self.world.copies))
         for at, offset, generation in made:
             read = self.world.read_by.get(generation, {}).get((at, offset))
@@ -788,7 +818,7 @@ class Oracle:
             if (
                 one.record.receipt is not None
                 and one.record.window.counts_for(None)
-                and self.book.is_settled(one.record)
+                and self.ledger.is_settled(one.record)
             ):
                 bad = {place for place, read in self.world.read_by.get(generation, {}).items() if read.bad}
                 lost = {place for place in bad if (*place, generation) not in made}
@@ -799,7 +829,7 @@ class Oracle:
         """Nothing is open, the ledger is whole, and nothing is left of what was erased."""
         self.look()
         check(not self.open_lanes(), f"open for ever: {self.open_lanes()}")
-        wrong = verify(self.book)
+        wrong = verify(self.ledger)
         check(not wrong, f"the ledger is not whole: {wrong}")
         check_verify_sees_damage(self, self.world.ledger.network.calls)
         self._nothing_erased_is_left()
@@ -810,10 +840,19 @@ class Oracle:
                 seen, wanted = others.newest_at(self.world.opened, self._settings(sink)), newest_at(self.expected[sink])
                 check(seen == wanted, f"others see in {sink} the messages {said(seen)}, and should see {said(wanted)}")
                 self.met["tables of newest rows seen by others"] += 1
+        for sink in TOTALS.keys() & self.expected.keys():
+            if not self.unsure[sink] and self.follows:
+                seen_totals, want = (
+                    others.totals_seen(self.world.opened, self._settings(sink)),
+                    self.states[-1].sums(sink),
+                )
+                check(seen_totals == want, f"others see in {sink} the totals {seen_totals}, and should see {want}")
+                self.met["totals seen by others"] += 1
         for sink in (ICEBERG, DELTA):
             if sink in self.expected and not self.unsure[sink] and self.follows:
                 check_seen_by_others(self.world, sink, self.expected[sink])
                 self.met[f"tables of {sink.title()} seen by others"] += 1
+        check_no_tries_left(self.world)
         self._copies()
         self._coverage()
 
@@ -866,18 +905,18 @@ class Oracle:
 
     def _left_cells(self) -> Iterator[tuple[str, tuple[bytes, bytes, int], frozenset[Place]]]:
         """The cells of HBase that are made of erased messages, too: table, cell, these messages."""
-        for table in (ROWS, SUMS, LETTERS) if self.erased else ():
+        for table in (ROWS, LETTERS) if self.erased else ():
             for cell in self.world.hbase.everything(table):
                 if made := self.world.made_of.get((table, *cell), frozenset()) & self.erased.keys():
                     yield table, cell, made
 
     def _coverage(self) -> None:
         """The positions of the ingest are what it has covered."""
-        head = self.book.head(INGEST)
+        head = self.ledger.head(INGEST)
         if head is None or self.world.setting.guarantee == Guarantee.NONE:
             return
         ends: dict[Any, int] = {}
-        for one in self.book.committed():
+        for one in self.ledger.committed():
             if one.record.lane == INGEST:
                 for part in one.covers:
                     ends[part.partition] = max(part.until, ends.get(part.partition, 0))

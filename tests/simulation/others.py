@@ -21,7 +21,7 @@ from tests.simulation.kafka import Message
 from tests.simulation.lake import CATALOG, LAKE, TABLES, write
 from tidemark.clients.connections import Connection
 from tidemark.errors import Fenced, TidemarkError, Unreachable
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
@@ -29,9 +29,9 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.contract import SinkSettings
 from tidemark.sinks.delta import publishing as delta
 from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.delta.aggregates import table as delta_totals
 from tidemark.sinks.delta.latest import table as delta_latest
-from tidemark.sinks.hbase.latest import publishing as hbase_latest
-from tidemark.sinks.hbase.latest.sink import PlainHBaseLatest
+from tidemark.sinks.hbase.keyed import publishing
 from tidemark.sinks.kafka.messages import Origin, kafka_messages
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.latest import rows as latest
@@ -83,12 +83,36 @@ LAKES: dict[str, dict[str, Any]] = {
 }
 # The one of them that is a table in HBase.
 LATEST = "hbase_latest"
-WRITTEN = {**OTHERS, **LAKES}
+# With totals of each key: in HBase, in a Delta table, and in an Iceberg table.
+SUMS, LAKE_SUMS, ICE_SUMS = "sums", "lake_sums", "ice_sums"
+_TOTALS: dict[str, Any] = {"files": TABLES, "key": "id", "buckets": 2, "values": {"n": "count", "s": {"sum": "number"}}}
+TOTALS: dict[str, dict[str, Any]] = {
+    SUMS: {
+        "type": "hbase_aggregates",
+        "name": SUMS,
+        "hbase": "hbase_default",
+        "table": SUMS,
+        "folder": SUMS,
+        **_TOTALS,
+    },
+    LAKE_SUMS: {"type": "delta_aggregates", "name": LAKE_SUMS, "folder": LAKE_SUMS, **_TOTALS},
+    ICE_SUMS: {
+        "type": "iceberg_aggregates",
+        "name": ICE_SUMS,
+        "folder": ICE_SUMS,
+        "catalog": CATALOG,
+        "table": "lake.sums",
+        **_TOTALS,
+    },
+}
+WRITTEN = {**OTHERS, **LAKES, **TOTALS}
+# Those whose tables follow from a history.
+PUBLISHED = (*LAKES, *TOTALS)
 PARQUET, DELTA, ICEBERG, KAFKA = "parquet", "delta", "iceberg", "kafka"
 FILES = (PARQUET, DELTA, ICEBERG)
 # What `tidemark compact` takes.
-COMPACTED = (PARQUET, ICEBERG, *LAKES)
-_MOST_BYTES = 1 << 30
+COMPACTED = (PARQUET, ICEBERG, *PUBLISHED)
+_MAX_BYTES = 1 << 30
 # Messages of one write.
 _AT_ONCE = 3
 
@@ -158,8 +182,8 @@ class Writer:
         return self.work.attempt.generation
 
     def receipt(self) -> SinkReceipt:
-        plain = kind_of(self.settings.type).without_spark()
-        place = plain.place(self.work.opened, self.settings, *self._window, self._generation)
+        admin = kind_of(self.settings.type).make_admin()
+        place = admin.place(self.work.opened, self.settings, *self._window, self._generation)
         return SinkReceipt(name=self.name, type=self.settings.type, place=place)
 
     def store(self) -> Acknowledgements:
@@ -171,6 +195,9 @@ class Writer:
             "delta_latest": self._store_changes,
             "iceberg_latest": self._store_changes,
             LATEST: self._store_changes,
+            "hbase_aggregates": self._store_changes,
+            "delta_aggregates": self._store_changes,
+            "iceberg_aggregates": self._store_changes,
         }
         return store[self.settings.type]()
 
@@ -192,10 +219,11 @@ class Writer:
         place = self.receipt().place
         write(place["folder"], self._rows())
         held = _held(place["folder"])
-        book = self.work.opened.book
-        if (record := book.record(*self._window)) is not None:
+        ledger = self.work.opened.ledger
+        if (record := ledger.record(*self._window)) is not None:
             self.work.fence.check()
-            if not delta.publish(book, place["base"], self.name, record[1], place["folder"]):
+            wrote = bool(held)
+            if not delta.publish(ledger, place["base"], self.name, record[1], place["folder"], wrote=wrote):
                 raise Fenced(f"{place['base']} has a later window of {self.work.lane} already")
         return held
 
@@ -209,12 +237,13 @@ class Writer:
         folder, rows = self.receipt().place["folder"], self._rows()
         generations = pa.array([self._generation] * rows.num_rows, pa.int64())
         write(folder, rows.append_column(GENERATION, generations))
-        book, where = self.work.opened.book, _iceberg(self.work.opened, self.settings)
-        record = book.record(*self._window)
+        ledger, where = self.work.opened.ledger, _iceberg(self.work.opened, self.settings)
+        record = ledger.record(*self._window)
         if record is not None:
             self.work.fence.check()
-            forget = partial(forgotten, book, self.work.lane)
-            if not table.publish(where, versions_of(book), record[1], folder, RangeSet(), forget=forget):
+            forget = partial(forgotten, ledger, self.work.lane)
+            wrote = bool(rows.num_rows)
+            if not table.publish(where, versions_of(ledger), record[1], folder, RangeSet(), forget=forget, wrote=wrote):
                 raise Fenced(f"{where} has a later window of {self.work.lane} already")
         return _held(folder)
 
@@ -223,7 +252,8 @@ class Writer:
         self.work.fence.check()
         folder, rows = self.receipt().place["folder"], self._rows()
         named = zip(rows.column("_topic").to_pylist(), rows.column("id").to_pylist(), strict=True)
-        hashes = [crc32(f"{topic} {key}".encode()) for topic, key in named]
+        # Totals are of all topics.
+        hashes = [crc32(f"{topic if self.name in LAKES else ''} {key}".encode()) for topic, key in named]
         more = {
             latest.DELETED: pa.array([False] * rows.num_rows, pa.bool_()),
             latest.KEY_HASH: pa.array(hashes, pa.int64()),
@@ -266,7 +296,7 @@ class Writer:
     def _send(self, messages: list[tuple[Place, Message]]) -> None:
         for (at, offset), one in messages:
             lane, seq = self._window
-            origin = Origin(self.work.opened.book.stream, RowPlace(at, offset, 0), self._generation, lane, seq)
+            origin = Origin(self.work.opened.ledger.stream, RowPlace(at, offset, 0), self._generation, lane, seq)
             message = (origin.headers(), TARGET_TOPIC, b"%d" % one.key, b"%d" % one.number)
             written(
                 lambda message=message: self.work.world.target.take(message),
@@ -276,29 +306,40 @@ class Writer:
 
 def prepare(opened: OpenStream, settings: Any) -> None:
     """As each sink's writer, before its first window."""
-    register = opened.book.register()
+    register = opened.ledger.register()
     assert register is not None
     if settings.type == "parquet":
         base = settings.base(opened.connections)
-        files.own(base, opened.book.stream, register[1].ledger, settings.name)
+        files.own(base, opened.ledger.stream, register[1].ledger, settings.name)
         types.keep(base, opened.fields)
     elif settings.type == "delta":
         columns = delta_table.columns(opened.fields)
-        delta_table.prepare(settings.base(opened.connections), columns, opened.book.stream, register[1].ledger)
+        delta_table.prepare(settings.base(opened.connections), columns, opened.ledger.stream, register[1].ledger)
     elif settings.type == ICEBERG:
         from tidemark.sinks.iceberg import table as iceberg_table
 
-        owner = opened.book.stream, register[1].ledger
+        owner = opened.ledger.stream, register[1].ledger
         iceberg_table.prepare(_iceberg(opened, settings), opened.fields, *owner, settings.partition_keys(), opened.was)
-    elif settings.type in LAKES:
-        base, owner = settings.base(opened.connections), (opened.book.stream, register[1].ledger)
+    elif settings.name in PUBLISHED:
+        base, owner = settings.base(opened.connections), (opened.ledger.stream, register[1].ledger)
         files.own(latest.history_of(base), *owner, settings.name)
-        if settings.type == LATEST:
+        if settings.name in (LATEST, SUMS):
             types.keep(latest.history_of(base), opened.fields)
-            hbase_table(opened, settings).table.prepare(*owner, settings.key, settings.buckets)
+            values = None if settings.name == LATEST else settings.described(opened.fields)
+            hbase_table(opened, settings).table.prepare(*owner, settings.key, settings.buckets, values=values)
+            return
+        if settings.name == LAKE_SUMS:
+            types.keep(latest.history_of(base), opened.fields)
+            delta_totals.prepare(base, settings, opened.fields, *owner, opened.was)
+            return
+        table = _table(opened, settings)
+        if settings.name == ICE_SUMS:
+            from tidemark.sinks.iceberg.aggregates import table as iceberg_totals
+
+            types.keep(latest.history_of(base), opened.fields)
+            iceberg_totals.prepare(table.where, settings, opened.fields, *owner, opened.was)
             return
         made_with = settings.key, settings.buckets, settings.compression
-        table = _table(opened, settings)
         if isinstance(table, delta_latest.DeltaLatest):
             delta_latest.prepare(base, opened.fields, *owner, *made_with, opened.was)
         else:
@@ -309,7 +350,7 @@ def prepare(opened: OpenStream, settings: Any) -> None:
 
 def _held(*paths: str) -> Acknowledgements:
     """Read back. The counts of rows have hashes of their own; here each message has one row, and counts for it."""
-    found = files.held(_MOST_BYTES, *paths)
+    found = files.held(_MAX_BYTES, *paths)
     assert found is not None
     return {at: Acknowledged(one.messages, _same(one), "0" * 16) for at, one in found.items()}
 
@@ -319,15 +360,15 @@ def _same(one: Acknowledged) -> Count:
     return one.messages
 
 
-def rows(opened: OpenStream, book: Book, settings: Any) -> list[tuple[TopicPartition, int, int, int]]:
+def rows(opened: OpenStream, ledger: Ledger, settings: Any) -> list[tuple[TopicPartition, int, int, int]]:
     """Partition, offset, key and number of each row that counts, as the product's reader gives them."""
     if settings.type == "kafka":
-        found = kafka_messages(book, cast("Any", None), settings.targets(), settings.name)
+        found = kafka_messages(ledger, cast("Any", None), settings.targets(), settings.name)
         return [
             (one.origin.place.partition, one.origin.place.offset, int(one.key or b"-1"), int(one.value or b"-1"))
             for one in found
         ]
-    tables = _tables_of(opened, book, settings)
+    tables = _tables_of(opened, ledger, settings)
     return [
         (
             TopicPartition(row["_topic"], row["_partition"], row["_incarnation"]),
@@ -340,12 +381,12 @@ def rows(opened: OpenStream, book: Book, settings: Any) -> list[tuple[TopicParti
     ]
 
 
-def _tables_of(opened: OpenStream, book: Book, settings: Any) -> Iterable[pa.Table]:
+def _tables_of(opened: OpenStream, ledger: Ledger, settings: Any) -> Iterable[pa.Table]:
     if settings.type == ICEBERG:
         from tidemark.sinks.iceberg.reading import iceberg_tables
 
-        return iceberg_tables(book, settings.name, opened.connections)
-    return (parquet_tables if settings.type == PARQUET else delta_tables)(book, settings.name)
+        return iceberg_tables(ledger, settings.name, opened.connections)
+    return (parquet_tables if settings.type == PARQUET else delta_tables)(ledger, settings.name)
 
 
 def _iceberg(opened: OpenStream, settings: Any) -> Any:
@@ -364,35 +405,47 @@ def iceberg_files(opened: OpenStream, settings: Any) -> Iterator[str]:
 
 
 def _table(opened: OpenStream, settings: Any) -> Any:
-    plain = cast("Any", kind_of(settings.type).without_spark())
-    return plain.table(opened.connections, plain.table_place(settings, settings.base(opened.connections)))
+    admin = cast("Any", kind_of(settings.type).make_admin())
+    return admin.table(opened.connections, admin.table_place(settings, settings.base(opened.connections)))
 
 
-def hbase_table(opened: OpenStream, settings: Any) -> hbase_latest.LatestWithHistory:
-    plain = PlainHBaseLatest()
-    place = plain.table_place(settings, settings.base(opened.connections))
-    return plain.place_of_table(opened.connections, place)
+def hbase_table(opened: OpenStream, settings: Any) -> publishing.PublishedTable:
+    admin = cast("Any", kind_of(settings.type).make_admin())
+    place = admin.table_place(settings, settings.base(opened.connections))
+    return admin.place_of_table(opened.connections, place)
 
 
-def newest(opened: OpenStream, book: Book, settings: Any) -> dict[tuple[str, int], int]:
+def newest(opened: OpenStream, ledger: Ledger, settings: Any) -> dict[tuple[str, int], int]:
     """The number of the newest row of each topic and key, as the product's reader gives it."""
     if settings.type == LATEST:
 
-        def by_key(found: hbase_latest.NewestInHBase) -> list[tuple[tuple[str, int], int]]:
+        def by_key(found: publishing.RowsByKey) -> list[tuple[tuple[str, int], int]]:
             return [
                 ((row.place.partition.topic, int(row.fields["id"])), int(row.fields["number"])) for row in found.rows()
             ]
 
-        there = hbase_latest.read(hbase_table(opened, settings), book, settings.name, by_key)
+        there = publishing.read(hbase_table(opened, settings), ledger, settings.name, by_key)
         assert len(dict(there)) == len(there), f"a key has two rows: {there}"
         return dict(there)
 
-    def taken(found: latest_table.Newest) -> list[dict[str, Any]]:
+    def taken(found: latest_table.TableRows) -> list[dict[str, Any]]:
         return [row for table in found.tables() for row in table.to_pylist()]
 
-    rows = latest_table.read(_table(opened, settings), book, settings.name, taken)
+    rows = latest_table.read(_table(opened, settings), ledger, settings.name, taken)
     assert len({(row["_topic"], row["id"]) for row in rows}) == len(rows), f"a key has two rows: {rows}"
     return {(row["_topic"], row["id"]): row["number"] for row in rows}
+
+
+def totals_seen(opened: OpenStream, settings: Any) -> dict[int, tuple[int, int]]:
+    """By key the number of rows and their sum, as others see them."""
+    if settings.name == SUMS:
+        rows: list[Any] = [row.fields for row in hbase_table(opened, settings).table.all_rows()]
+    else:
+        version = _table(opened, settings).opened()
+        rows = version.rows([*version.sizes], version.columns).to_pylist() if version is not None else []
+    found = {int(row["id"]): (int(row["n"]), int(row["s"])) for row in rows}
+    assert len(found) == len(rows), f"a key has two rows: {rows}"
+    return found
 
 
 def newest_at(opened: OpenStream, settings: Any) -> set[Place]:
@@ -402,6 +455,18 @@ def newest_at(opened: OpenStream, settings: Any) -> set[Place]:
     version = _table(opened, settings).opened()
     rows = version.rows([*version.sizes], version.columns) if version is not None else None
     return {*everything(rows)} if rows is not None else set()
+
+
+def generations_at(opened: OpenStream, settings: Any) -> dict[Place, int]:
+    """Of which attempt each row in the newest version of a table is, by its message."""
+    if settings.type == LATEST:
+        there = hbase_table(opened, settings).table.all_rows()
+        return {(row.place.partition, row.place.offset): row.mark.generation for row in there}
+    version = _table(opened, settings).opened()
+    if version is None:
+        return {}
+    rows = version.rows([*version.sizes], version.columns)
+    return dict(zip(everything(rows), rows.column("_generation").to_pylist(), strict=True))
 
 
 def everything(rows: pa.Table) -> Iterator[tuple[TopicPartition, int]]:

@@ -15,17 +15,17 @@ from tests.simulation.kafka import Kafka
 from tests.simulation.work import Place
 from tidemark.audit.levels import Level
 from tidemark.clients.kafka.topics import READ_COMMITTED
-from tidemark.ledger.book import View, head_key
 from tidemark.ledger.covered import history_of, keep_covered, unread_now
-from tidemark.ledger.holes import PassedUnread
+from tidemark.ledger.holes import UnreadOffsets
+from tidemark.ledger.ledger import LedgerSnapshot, head_key
 from tidemark.ledger.records import INGEST, Guarantee
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.planner import unread_part
 from tidemark.runs import auditing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.coverage.bars import BarQuery, coverage_bars
-from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
-from tidemark.views.event_time.completeness import Span
+from tidemark.views.coverage.window_index import KnownHoles, WindowIndex
+from tidemark.views.event_time.completeness import TimeSpan
 from tidemark.views.event_time.progress import progress
 from tidemark.views.lane_progress import progress_of
 from tidemark.views.overview import overview
@@ -42,11 +42,11 @@ class Pages:
 
     def __init__(self, oracle: Oracle) -> None:
         self._oracle = oracle
-        self._index, self._holes = WindowIndex(), HolesKnown()
+        self._index, self._holes = WindowIndex(), KnownHoles()
 
     def ask(self, which: int, a: int) -> Callable[[], object] | None:
         """One of the questions, as an act of the current actor; None where there is nothing to ask."""
-        if self._oracle.book.head(INGEST) is None:
+        if self._oracle.ledger.head(INGEST) is None:
             return None
         lanes = self._oracle.open_lanes() or ["ingest"]
         questions: list[Callable[[], object]] = [
@@ -76,7 +76,7 @@ class Pages:
             check(one.lag in lags, f"{where} lags {one.lag}, from {one.position} to {one.end}")
             then = [moment.get((one.topic, one.partition)) for moment in moments]
             check(one.position in then, f"{where} is at {one.position}, and the ingest was at {then}")
-        there = {(one.record.lane, one.record.seq) for one in self._oracle.book.committed()}
+        there = {(one.record.lane, one.record.seq) for one in self._oracle.ledger.committed()}
         for row in found.windows:
             if row.state == "committed":
                 check(
@@ -89,7 +89,7 @@ class Pages:
     def _positions(self, value: bytes) -> dict[tuple[str, int], int]:
         """Those of the newest incarnation of each partition."""
         found: dict[tuple[str, int], int] = {}
-        for at, offset in sorted(self._oracle.book.head_in(INGEST, value).head.offsets().items()):
+        for at, offset in sorted(self._oracle.ledger.head_in(INGEST, value).head.offsets().items()):
             found[at.topic, at.partition] = offset
         return found
 
@@ -99,13 +99,13 @@ class Pages:
 
         opened = opened_now()
         for kept in (self._index, self._holes):
-            kept.refresh(opened.book)
+            kept.refresh(opened.ledger)
         steady = is_undisturbed()
         bars = coverage_bars(opened, self._index, BarQuery(_WIDTH))
         for bar in bars.bars:
             ends = [bar.start, *(block.until for block in bar.blocks)]
             check(sorted(ends) == ends, f"the blocks of {bar.partition} are not in their order: {ends}")
-        view = self._oracle.book.view()
+        view = self._oracle.ledger.view()
         if not steady or not is_undisturbed():
             return
         for at in view.authority.covered().partitions:
@@ -117,7 +117,7 @@ class Pages:
             }
             other: set[Place] = {place for place in shown.keys() | want.keys() if shown.get(place) != want.get(place)}
             check(not other, f"the page says that other windows count at {said(other)} than the ledger does")
-        known = PassedUnread.seen(view)
+        known = UnreadOffsets.seen(view)
         starts = {one.at for one in view.register.lanes[INGEST].start} if view.register is not None else set()
         passed = {place for place in each(known.holes) if place[0] in starts}
         check(
@@ -129,21 +129,21 @@ class Pages:
             check(kept.unread() == known, said_of)
         self._covered(view, known)
 
-    def _covered(self, view: View, known: PassedUnread) -> None:
+    def _covered(self, view: LedgerSnapshot, known: UnreadOffsets) -> None:
         """What is kept of the windows of the ingest, and those after it, are all of its windows."""
         from tests.simulation.oracle import check
 
-        book = self._oracle.book
-        history, found = history_of(book), unread_now(book)
+        ledger = self._oracle.ledger
+        history, found = history_of(ledger), unread_now(ledger)
         lanes = history.lanes if history is not None else {}
         check(found == known, f"by what is kept, {found} is not read, and in the ledger {known}")
         for lane, covers in lanes.items():
             mine = RangeSet.union(window.covers for window in view.windows if window.record.lane == lane)
             check(covers == mine, f"by what is kept, {lane} covers {covers}, and in the ledger {mine}")
         for record in (window.record for window in view.windows if window.record.lane == INGEST):
-            if book.record(INGEST, record.seq) is not None and record.seq % 2 == 0:
+            if ledger.record(INGEST, record.seq) is not None and record.seq % 2 == 0:
                 # As after each window of many.
-                keep_covered(book, record)
+                keep_covered(ledger, record)
 
     def _complete(self, a: int) -> None:
         """What is said to be complete is: no window will ever read a message of that time, unless it comes late."""
@@ -151,7 +151,7 @@ class Pages:
 
         world = self._oracle.world
         now = world.clocks.now
-        span = Span(max(0, now - 30_000 - 7_000 * a), max(1, now - 1_000 * a))
+        span = TimeSpan(max(0, now - 30_000 - 7_000 * a), max(1, now - 1_000 * a))
         # Those that anybody could have read before.
         ids, committed = _ids(world.kafka), world.isolation == READ_COMMITTED
         before = {
@@ -164,8 +164,8 @@ class Pages:
         found = [one for one in progress(opened_now()).answers(span) if one.complete]
         if _ids(world.kafka) != ids or not self._counts_all():
             return
-        covered = self._oracle.book.authority().covered()
-        register = self._oracle.book.register()
+        covered = self._oracle.ledger.authority().covered()
+        register = self._oracle.ledger.register()
         assert register is not None
         for one in found:
             if one.at.incarnation != max(known.incarnation for known in register[1].topics[one.at.topic]):
@@ -181,7 +181,7 @@ class Pages:
             check(not unread, f"{span} is said to be complete in {one.at}, and no window has read {said(unread)}")
 
     def _begins(self, at: object) -> int:
-        head = self._oracle.book.register()
+        head = self._oracle.ledger.register()
         assert head is not None
         starts = {one.at: one.offset for one in head[1].lanes[INGEST].start}
         return starts.get(at, 0)  # type: ignore[call-overload]
@@ -198,12 +198,12 @@ class Pages:
         if lane == INGEST:
             return
         found = progress_of(opened_now(), lane)
-        head, register = self._oracle.book.head(lane), self._oracle.book.register()
+        head, register = self._oracle.ledger.head(lane), self._oracle.ledger.register()
         if not is_undisturbed() or head is None or register is None or lane not in register[1].lanes:
             return
         shown = next(one for one in found.lanes if one.lane == lane)
         ref = register[1].lanes[lane].selection
-        left = unread_part(head.head, self._oracle.book.selection(ref)) if ref is not None else RangeSet()
+        left = unread_part(head.head, self._oracle.ledger.selection(ref)) if ref is not None else RangeSet()
         check(
             shown.left == left.count(),
             f"the page of {lane} says that {shown.left} offsets are left, not {left.count()}",

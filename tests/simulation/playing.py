@@ -15,20 +15,20 @@ from tests.simulation.actors import COMMITS, DIES, SLEEPS, Actor, Stop, current
 from tests.simulation.clocks import MACHINES, STEP_MS
 from tests.simulation.compaction import compact
 from tests.simulation.edits import Edits
-from tests.simulation.invariants import breaks_a_lease, takes_while_paused, unreadable
+from tests.simulation.invariants import breaks_a_lease, check_order_is_found, takes_while_paused, unreadable
 from tests.simulation.kafka import KEYS, SECOND, TOPIC
 from tests.simulation.lake import LAKE
 from tests.simulation.ledger import writes
 from tests.simulation.leftovers import check_compacted
 from tests.simulation.looking import Looks
 from tests.simulation.oracle import Oracle, Wrong, check, each, said
-from tests.simulation.others import COMPACTED, LAKES, LATEST, OTHERS, WRITTEN
+from tests.simulation.others import COMPACTED, LAKES, LATEST, OTHERS, PUBLISHED, TOTALS, WRITTEN
 from tests.simulation.pages import Pages
 from tests.simulation.programs import EXITS, Request, commands
 from tests.simulation.refusals import Case, Refusals
 from tests.simulation.remembering import forget, remembered
 from tests.simulation.steps import Program, Step
-from tests.simulation.work import HBASE, SUMS, Place
+from tests.simulation.work import HBASE, Place
 from tests.simulation.world import Setting, World, simulated
 from tests.support.memory import MemoryStore
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
@@ -146,12 +146,12 @@ class Play:
             units |= now.keys()
         if actor is not None:
             units |= {("run", step.run, 0), ("machine", step.run % MACHINES, 0)}
-            head = self.oracle.book.head(INGEST) if step.name in ("ingest", "take over") else None
+            head = self.oracle.ledger.head(INGEST) if step.name in ("ingest", "take over") else None
             if head is not None:
                 recent = [head.head.pending.window] if head.head.pending is not None else []
                 if head.head.last is not None and len(self.oracle.seen) != known:
                     recent.append(head.head.last.window)
-                units |= {unit for window in recent for unit in pairs.blocks(self.oracle.book.covers(window))}
+                units |= {unit for window in recent for unit in pairs.blocks(self.oracle.ledger.covers(window))}
         elif step.name == "clock":
             units.add(("machine", step.a % MACHINES, 0))
         if request is not None:
@@ -169,12 +169,13 @@ class Play:
         elif step.name == "wake":
             self.world.scheduler.wake(step.a)
         elif (act := self._of_people(step)) is not None:
-            is_new = self.oracle.book.head(INGEST) is None
+            is_new = self.oracle.ledger.head(INGEST) is None
             topics = {name: (topic.topic_id, len(topic.logs)) for name, topic in self.world.kafka.held.items()}
+            looks = step.name == "ingest" and not self._has_committed(f"run {step.run}")
             actor = self._run(act[0], step, act[1])
-            if step.name == "ingest" and actor.has_ended and actor.problem is None:
+            if looks and actor.has_ended and actor.problem is None:
                 self.read_whole = topics
-            if is_new and not actor.stopped and self.oracle.book.head(INGEST) is not None:
+            if is_new and not actor.stopped and self.oracle.ledger.head(INGEST) is not None:
                 self.oracle.began()
         self.world.pass_by(STEP_MS)
         if self.final is not None:
@@ -243,7 +244,7 @@ class Play:
 
     def _add_partition(self) -> None:
         """Once the ledger knows those that are there: of an order that changed before nobody could know."""
-        register = self.oracle.book.register()
+        register = self.oracle.ledger.register()
         for name, topic in self.world.kafka.held.items():
             known = register[1].topics.get(name) if register else None
             here = topic.topic_id, len(topic.logs)
@@ -251,13 +252,18 @@ class Play:
                 self.world.kafka.add_partition(name)
                 return
 
+    def _has_committed(self, run: str) -> bool:
+        """Whether a run has committed windows: under its name, nobody looks at Kafka beyond what its first try has seen."""
+        there = self.oracle.ledger.head(INGEST) is not None
+        return there and any(one.record.attempt.run == run for one in self.oracle.ledger.committed())
+
     def _upgrade(self) -> None:
         """From now on this version of the program is at work, and no older one."""
         self.world.older = False
 
     def _of_machines(self, step: Step) -> Callable[[], object] | None:
         if step.name == "edit":
-            return lambda: self.edits.edit(self.oracle.book, step.a)
+            return lambda: self.edits.edit(self.oracle.ledger, step.a)
         if step.name == "upgrade":
             return self._upgrade
         if step.name == "time":
@@ -294,7 +300,7 @@ class Play:
         world = self.world
         which = (HBASE, LAKE, "kafka", "ledger", "target")[step.a % 5]
         # Nobody can tell an empty mount point from a disk that nobody has written to yet.
-        if which == LAKE and (self.oracle.book.head(INGEST) is None or not self.oracle.book.committed()):
+        if which == LAKE and (self.oracle.ledger.head(INGEST) is None or not self.oracle.ledger.committed()):
             return
         world.away.add(which)
         world.ever_away = True
@@ -357,7 +363,7 @@ class Play:
 
     def _back_up(self) -> None:
         path = elsewhere.new_file()
-        back_up(_book(), path)
+        back_up(_ledger(), path)
         if not self.edits.is_damaged:
             # One of a ledger that somebody has edited has the edit, too.
             self.backups.append(path)
@@ -424,19 +430,21 @@ class Play:
             looked = self.looks.ask(step.b, step.a)
             return None if looked is None else (looked, None)
         if step.name == "rows" and "hbase" in oracle.expected:
-            return (lambda: oracle.saw_rows(oracle.rows("hbase", _book()), since)), None
-        if step.name == "totals" and SUMS in oracle.expected:
-            return (lambda: oracle.saw_sums(oracle.sums(_book()), since)), None
+            return (lambda: oracle.saw_rows(oracle.rows("hbase", _ledger()), since)), None
+        totals = [one for one in TOTALS if one in oracle.expected]
+        if step.name == "totals" and totals:
+            of = totals[step.b % len(totals)]
+            return (lambda: oracle.saw_sums(oracle.sums(_ledger(), of), since, of)), None
         if step.name == "newest" and LATEST in oracle.expected:
-            return (lambda: oracle.saw_latest(oracle.latest(_book()), since)), None
+            return (lambda: oracle.saw_latest(oracle.latest(_ledger()), since)), None
         there = [one for one in OTHERS if one in oracle.expected]
         compacted = [one for one in COMPACTED if one in oracle.expected]
         lakes = [one for one in LAKES if one in oracle.expected]
         if step.name == "results" and lakes:
-            return (lambda: oracle.saw_latest(oracle.latest(_book(), lakes[0]), since, lakes[0])), None
+            return (lambda: oracle.saw_latest(oracle.latest(_ledger(), lakes[0]), since, lakes[0])), None
         if step.name == "results" and there:
             sink = there[step.a % len(there)]
-            return (lambda: oracle.saw_rows(oracle.rows(sink, _book()), since, sink)), None
+            return (lambda: oracle.saw_rows(oracle.rows(sink, _ledger()), since, sink)), None
         if step.name == "compact files" and compacted:
             how: dict[str, Any] = {
                 "windows": (None, 2, 3)[step.b % 3],
@@ -448,9 +456,9 @@ class Play:
         return None
 
     def _asked(self, step: Step, name: str) -> Request | None:
-        if self.oracle.book.head(INGEST) is None:
+        if self.oracle.ledger.head(INGEST) is None:
             return None
-        covered = self.oracle.book.authority().covered()
+        covered = self.oracle.ledger.authority().covered()
         a, b = step.a, step.b
         if step.name == "erase key":
             # It names what the command finds.
@@ -477,7 +485,7 @@ class Play:
             more = {"lanes": 1 + (a % 4 == 0) * (1 + b % 2)}
             request = Request(LaneKind.REPLAY, name, self._some(a, b, covered), sinks, dry=a % 11 == 1, options=more)
         else:
-            head = self.oracle.book.head(INGEST)
+            head = self.oracle.ledger.head(INGEST)
             assert head is not None
             below = RangeSet(OffsetRange(at, 0, offset) for at, offset in head.head.offsets().items() if offset)
             mode = ("only_missing", "reprocess")[a % 2]
@@ -549,7 +557,7 @@ class Play:
             request = self.oracle.lanes[lane]
             self._refusable_here("resume", lambda lane=lane: programs.resume(lane))
             if not self._last("last again", request.begin, request):
-                self._could_not_go_on(lane, request)
+                check(request.kind != LaneKind.ERASE, f"{lane} reads nothing, and cannot go on")
                 self._last("last cancel", lambda lane=lane: programs.cancel(lane), None)
         self._last("last ingest", lambda: programs.ingest("very last"), None)
         if self.oracle.all_damaged():
@@ -563,8 +571,8 @@ class Play:
         compacted = [one for one in COMPACTED if one in self.oracle.expected]
         if self.world.setting.after == "restored" and not self.met["compact files"]:
             # A ledger of before does not know where the rows are then, and passes over what it finds no more.
-            compacted = [one for one in compacted if one not in LAKES]
-        if not compacted or self.oracle.book.head(INGEST) is None:
+            compacted = [one for one in compacted if one not in PUBLISHED]
+        if not compacted or self.oracle.ledger.head(INGEST) is None:
             return
         for sink in compacted:
             done = self._last("last compaction", lambda sink=sink: compact(f"last of {sink}", sink), None)
@@ -573,7 +581,7 @@ class Play:
 
     def _end_moving(self) -> None:
         """Somebody who has begun to move the ledger goes on; and nobody has committed anything in those that have moved."""
-        register = self.oracle.book.register()
+        register = self.oracle.ledger.register()
         if register is not None and register[1].retired and self.final is None:
             self.world.pass_by(2 * protocol.LEASE_MS)
             moved = self._last("last move", self._move, None)
@@ -589,20 +597,23 @@ class Play:
         request = self._noted(Request(LaneKind.REPLAY, "last repair", frozenset(), repair="execute"))
         self._last("last audit", request.begin, request)
         left = {at for at in self.oracle.all_damaged() - request.left_out if self._is_there(at)}
-        sure = not (self.world.was_mended or self.world.other_isolation) and self.oracle.book.head(INGEST) is not None
+        sure = not (self.world.was_mended or self.world.other_isolation) and self.oracle.ledger.head(INGEST) is not None
         check(not left or not sure, f"a repair has left {sorted(left)} as it was")
 
     def _go_on_elsewhere(self) -> None:
-        head = self.oracle.book.head(INGEST)
+        head = self.oracle.ledger.head(INGEST)
         if head is None or (self.world.setting.after == "restored" and not self.backups):
             return
         if self.world.setting.after == "rebuilt":
             everything = {(at, offset) for at, end in head.head.offsets().items() for offset in range(end)}
+            lost = self.oracle.ledger.register()
+            assert lost is not None
             try:
                 elsewhere.move_to_a_rebuilt_one(self.world)
             except WrongUse as refused:
                 check(self._order_is_lost(), f"a ledger that lost its register cannot be rebuilt: {refused}")
                 return
+            check_order_is_found(self.oracle, lost[1])
             self.oracle.moves()
             self._last("ingest elsewhere", lambda: programs.ingest("elsewhere"), None)
             request = Request(LaneKind.BACKFILL, "elsewhere", frozenset(everything))
@@ -619,7 +630,7 @@ class Play:
     def _go_on_with(self, path: Path) -> None:
         elsewhere.move_to_a_restored_one(self.world, path)
         self.oracle.moves()
-        wrong = verify(self.world.opened.book)
+        wrong = verify(self.world.opened.ledger)
         check(not wrong, f"a restored ledger is not whole: {wrong}")
         run = f"restored {path.stem}"
         # Whoever goes on first may die on its way, as anywhere.
@@ -636,23 +647,13 @@ class Play:
         self.oracle.sees_what_was_written(run)
         if not self.met["compact files"]:
             self.oracle.sees_the_newest(run)
-        wrong = verify(self.world.opened.book)
+        wrong = verify(self.world.opened.ledger)
         check(not wrong, f"a restored ledger has gone on, and is not whole: {wrong}")
-
-    def _could_not_go_on(self, lane: str, request: Request) -> None:
-        """An erasure goes on as long as Kafka has what it has to read again."""
-        found = self.oracle.book.register()
-        entry = found[1].lanes.get(lane) if found else None
-        if request.kind != LaneKind.ERASE or entry is None or entry.selection is None:
-            return
-        rest = each(self.oracle.book.selection(entry.selection)) - request.named
-        there = {place for place in rest if self._is_there(place)}
-        check(rest - there, f"{lane} cannot go on, although Kafka has all that it has to read again")
 
     def _is_there(self, place: Place) -> bool:
         log = self.world.kafka.log(place[0].topic, place[0].partition)
         slot = log.slots.get(place[1]) if log is not None else None
-        register = self.oracle.book.register()
+        register = self.oracle.ledger.register()
         # Once a log was cut, what lies below belongs to an earlier incarnation, and is not read again.
         newest = register is not None and max(one.incarnation for one in register[1].topics[place[0].topic])
         if slot is None or slot.number != self.oracle.identity.get(place) or place[0].incarnation != newest:
@@ -667,7 +668,7 @@ class Play:
 
     def _order_is_lost(self) -> bool:
         """Whether only the register knew by which order the table of newest values has its versions."""
-        register = self.oracle.book.register()
+        register = self.oracle.ledger.register()
         assert register is not None
         return not LAKES.keys().isdisjoint(self.oracle.sinks) and any(
             any(one.raised for one in known) or len({one.topic_id for one in known}) > 1 or len(known) > 2
@@ -701,10 +702,10 @@ def _how(actor: Actor | None) -> str:
     return ": sleeps" if actor.asleep else ": dies" if actor.died else ": in doubt"
 
 
-def _book() -> Any:
+def _ledger() -> Any:
     actor = current()
     assert actor is not None
-    return actor.opened.book
+    return actor.opened.ledger
 
 
 @contextmanager

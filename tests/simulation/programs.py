@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import typer
 
-from tests.simulation.actors import CLAIMED, CLAIMING, DRAWN, ERASING, current, reached
+from tests.simulation.actors import CLAIMED, CLAIMING, DRAWN, current, reached
 from tests.simulation.audits import audit, audited
 from tests.simulation.compaction import compacted
 from tests.simulation.work import Place, Ready, heard
@@ -22,9 +22,9 @@ from tidemark.cli.commands import audit as audit_command
 from tidemark.cli.commands import backups, compact, erase, ledger, replay, steer
 from tidemark.cli.commands import run as run_command
 from tidemark.commit import protocol
-from tidemark.commit.protocol import Listener, Planner, Step, Sweeper, Taken, nobody
+from tidemark.commit.protocol import HeldWindow, Listener, Planner, Step, Sweeper, nobody
 from tidemark.errors import Fenced
-from tidemark.ledger.book import Book, View
+from tidemark.ledger.ledger import Ledger, LedgerSnapshot
 from tidemark.ledger.records import INGEST, LaneKind, Pending, Receipt, Record
 from tidemark.ledger.register import NewLane, draw_generation, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
@@ -36,7 +36,6 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import claims, plan
 from tidemark.runs.requests.plan import Plan
 from tidemark.runs.windows import lanes
-from tidemark.sinks.hbase.aggregates.table import AggregateTable
 
 STREAM = "orders"
 
@@ -193,7 +192,7 @@ _really_open, _really_planned, _find = open_together, plan.plan_request, runs_er
 
 
 @wraps(_really_open)
-def _open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None]) -> Any:
+def _open_together(ledger: Ledger, *wanted: NewLane, judge: Callable[[LedgerSnapshot], None]) -> Any:
     """The lanes of a plan are entered. When its request was judged last, a plan had to be what it has shown.
 
     Whoever was judged by an old view is judged again, if anything was entered meanwhile.
@@ -202,16 +201,16 @@ def _open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None]) 
     reached(CLAIMING)
     stale: list[AssertionError] = []
 
-    def judged(view: View) -> None:
+    def judged(view: LedgerSnapshot) -> None:
         judge(view)
         stale.clear()
         if request is not None and request.planned is not None and request.claims is not None:
             try:
-                now().accepts(request, request.claims.named | request.claims.named_again)
+                now().accepts(request, request.claims.all)
             except AssertionError as problem:
                 stale.append(problem)
 
-    found = _really_open(book, *wanted, judge=judged)
+    found = _really_open(ledger, *wanted, judge=judged)
     if stale:
         raise stale[0]
     reached(CLAIMED)
@@ -229,9 +228,9 @@ def _of_request(opened: OpenStream, asked: Any, *more: Any) -> Plan:
         request.chosen = {(one.partition, at) for one in found.all for at in range(one.start, one.until)}
         request.left_out |= _places(found.left_out)
         if request.repair:
-            request.named = frozenset((one.partition, at) for one in found.named for at in range(one.start, one.until))
+            request.named = frozenset(request.chosen)
         elif request.since is not None or request.letters:
-            request.named = frozenset((one.partition, at) for one in found.named for at in range(one.start, one.until))
+            request.named = frozenset(request.chosen)
             found_by = now().found_since if request.since is not None else now().found_letters
             found_by(request)
     return found
@@ -269,11 +268,11 @@ _really_commit = protocol.commit
 
 
 @wraps(_really_commit)
-def _commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener = nobody) -> Record:
+def _commit(ledger: Ledger, taken: HeldWindow, receipt: Receipt | None, on_step: Listener = nobody) -> Record:
     """What an attempt is told of its commit is noted."""
     place = taken.stored.head.lane, taken.pending.window.seq, taken.attempt.token
     try:
-        record = _really_commit(book, taken, receipt, on_step)
+        record = _really_commit(ledger, taken, receipt, on_step)
     except Fenced:
         now().told(*place, False)
         raise
@@ -285,17 +284,17 @@ _really_pin = protocol.pin
 
 
 @wraps(_really_pin)
-def _pin(book: Book, sweeper: Sweeper, lane: str, planner: Planner, on_step: Listener = nobody) -> Pending | None:
+def _pin(ledger: Ledger, sweeper: Sweeper, lane: str, planner: Planner, on_step: Listener = nobody) -> Pending | None:
     """A window is pinned by a program of its own, before the job that takes it: whoever pins may stop right after it."""
 
     def both(step: Step) -> None:
         on_step(step)
         heard(step)
 
-    return _really_pin(book, sweeper, lane, planner, both)
+    return _really_pin(ledger, sweeper, lane, planner, both)
 
 
-_really_draw, _really_erase = draw_generation, AggregateTable.erase
+_really_draw = draw_generation
 
 
 @wraps(_really_draw)
@@ -303,12 +302,6 @@ def _draw(*what: Any) -> tuple[int, str, int]:
     found = _really_draw(*what)
     reached(DRAWN)
     return found
-
-
-@wraps(_really_erase)
-def _erase_totals(table: AggregateTable, made_of: Any) -> int:
-    reached(ERASING)
-    return _really_erase(table, made_of)
 
 
 def _data(value: Any, **_: Any) -> None:
@@ -326,7 +319,7 @@ def commands() -> Iterator[None]:
     """While the block runs, the commands work in the simulated world, and print nothing."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(stream_lookup, "opened", opened_here))
-        for module in (run_command, lanes_of_runs, erase):
+        for module in (run_command, lanes_of_runs):
             stack.enter_context(patch.object(module, "process", _process))
         stack.enter_context(patch.object(lanes_of_runs, "process_together", _process_together))
         stack.enter_context(patch.object(plan, "plan_request", _of_request))
@@ -335,7 +328,6 @@ def commands() -> Iterator[None]:
         stack.enter_context(patch.object(protocol, "commit", _commit))
         stack.enter_context(patch.object(protocol, "draw_generation", _draw))
         stack.enter_context(patch.object(protocol, "pin", _pin))
-        stack.enter_context(patch.object(AggregateTable, "erase", _erase_totals))
         stack.enter_context(compacted(opened_here))
         stack.enter_context(audited(opened_here))
         stack.enter_context(patch.object(claims, "open_together", _open_together))

@@ -5,7 +5,7 @@ Without these rules, a product that refuses everything would keep every other pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from tests.model.transport import DIES_SENDING, LATE
 from tests.simulation.actors import AND_OTHERS, ANSWERS, COMMITS, REFUSED, ROWS_APPLIED, ROWS_LOST, Actor
@@ -14,12 +14,12 @@ from tests.simulation.invariants import has_lease
 from tests.simulation.kafka import Log
 from tests.simulation.oracle import Oracle, check, each, said
 from tests.simulation.programs import Request
-from tests.simulation.work import SUMS, Place
+from tests.simulation.work import Place
 from tidemark import errors
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.errors import TidemarkError
-from tidemark.ledger.book import REGISTER
 from tidemark.ledger.codec import decode
+from tidemark.ledger.ledger import REGISTER
 from tidemark.ledger.records import INGEST, LaneKind, LaneState, Register, Window
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs.requests import answers
@@ -107,12 +107,13 @@ class Refusals:
             )
             for name, number, log in self.world.kafka.parts()
         ]
-        counting, near = self.oracle.counting(), self.widened(request.named | request.chosen)
+        counting, near = self.oracle.counting(), request.named | request.chosen
         counts = {sink: self._near(near, counting[sink]) for sink in request.sinks or self.oracle.sinks}
         return logs, counts, self.world.isolation, self.world.mended, self._near(near, self.oracle.erased).keys()
 
-    def _near(self, near: set[tuple[TopicPartition, int]], found: Mapping[Place, int]) -> dict[Place, int]:
-        return {place: one for place, one in found.items() if self.widened([place]) & near}
+    @staticmethod
+    def _near(near: Set[Place], found: Mapping[Place, int]) -> dict[Place, int]:
+        return {place: one for place, one in found.items() if place in near}
 
     # what Kafka has
 
@@ -143,13 +144,13 @@ class Refusals:
         """Each window that is pinned and not committed: its lane, and the run that works on it."""
         found = []
         for lane in (INGEST, *self.oracle.open_lanes()):
-            head = self.oracle.book.head(lane)
+            head = self.oracle.ledger.head(lane)
             if head is not None and (one := head.head.pending) is not None:
                 found.append((lane, one.window, one.attempt.run if one.attempt is not None else None))
         return found
 
     def changed_since_pin(self) -> bool:
-        """Whether Kafka no longer is what a pinned window was pinned on, or what was counted of it before."""
+        """Whether Kafka no longer is what a pinned window was pinned on."""
         return any(self._changed(window) for _, window, _ in self.pending())
 
     def _changed(self, window: Window) -> bool:
@@ -161,21 +162,9 @@ class Refusals:
             cut = any(epoch > (one.leader_epoch or 0) and first < one.until for epoch, first in log.epochs)
             if one.start < log.start or one.until > self.readable(log, window.isolation) or cut:
                 return True
-        # What a sink's blocks need is read again, and has to be what was counted.
-        units = {(at, self.unit(offset)) for at, offset in each(self.oracle.book.covers(window))}
-        return any(
-            (place[0], self.unit(place[1])) in units and not self.is_there(place) for place in self.oracle.identity
-        ) or bool(self.happened & {"isolation", "mend", "compact", "abort", "commit"})
+        return False
 
-    def unit(self, offset: int) -> int:
-        return offset // self.world.block
-
-    def widened(self, places: Iterable[Place]) -> set[tuple[TopicPartition, int]]:
-        """The blocks of some offsets, if a sink needs whole ones; otherwise the offsets."""
-        whole = SUMS in self.oracle.sinks
-        return {(at, self.unit(offset) if whole else offset) for at, offset in places}
-
-    def claimed(self, actor: Actor) -> set[tuple[TopicPartition, int]]:
+    def claimed(self, actor: Actor) -> set[Place]:
         """What lanes have claimed at any moment since a program began."""
         found: set[Place] = set()
         values = self.world.ledger.network.values.get(REGISTER, ())
@@ -183,8 +172,8 @@ class Refusals:
         for value in (*before, *(value for at, value in values if at > actor.began)):
             for lane in decode(value, Register, "the register").lanes.values():
                 if lane.selection is not None:
-                    found |= each(self.oracle.book.selection(lane.selection))
-        return self.widened(found)
+                    found |= each(self.oracle.ledger.selection(lane.selection))
+        return found
 
     def has_name(self, request: Request | None) -> bool:
         """Whether another request has had the name of this one, or it has begun before."""
@@ -217,7 +206,7 @@ def _overlap(world: Refusals, case: Case) -> bool:
     if "at or above the ingest position" in case.text:
         ends = world.oracle.positions()
         return any(offset >= ends.get(at, 0) for at, offset in case.wanted)
-    return bool(world.widened(case.wanted) & world.claimed(case.actor))
+    return bool(case.wanted & world.claimed(case.actor))
 
 
 def _stale(world: Refusals, case: Case) -> bool:
@@ -237,10 +226,10 @@ def _held(world: Refusals, case: Case) -> bool:
     if not world.undisturbed(case.actor):
         return True
     own = None if case.name.startswith("abandon") else case.actor.run_name
-    heads = {lane: world.oracle.book.head(lane) for lane in (INGEST, *world.oracle.open_lanes())}
+    heads = {lane: world.oracle.ledger.head(lane) for lane in (INGEST, *world.oracle.open_lanes())}
     pending = [(lane, head.head.pending) for lane, head in heads.items() if head is not None]
     held = [(lane, one.attempt) for lane, one in pending if one is not None and one.attempt is not None]
-    written = [one.record for one in world.oracle.book.committed() if one.record.receipt is None]
+    written = [one.record for one in world.oracle.ledger.committed() if one.record.receipt is None]
     holders = [(lane, one) for lane, one in held if one.run != own] + [(one.lane, one.attempt) for one in written]
     # It was told a moment ago.
     return any(has_lease(world.oracle, lane, one.generation, one.taken_at, _A_MOMENT_MS) for lane, one in holders)
@@ -255,8 +244,7 @@ def _lane_closed(world: Refusals, case: Case) -> bool:
 
 
 def _was_erased(world: Refusals, case: Case) -> bool:
-    erased = world.widened(world.oracle.erased)
-    return bool(world.widened(case.wanted) & erased) or not world.undisturbed(case.actor)
+    return bool(case.wanted & world.oracle.erased.keys()) or not world.undisturbed(case.actor)
 
 
 def _clock(world: Refusals, _: Case) -> bool:
@@ -283,14 +271,7 @@ def _out_of_range(world: Refusals, case: Case) -> bool:
     """Some log has lost what is named, or what is to be read next."""
     if not world.happened & {"retain", "recreate", "delete topic", "cut", "compact", "isolation"}:
         return False
-    if "whole blocks" in case.text:
-        if world.oracle.commits_first or "isolation" in world.happened:
-            # Of a window without a receipt nobody knows what it has read; and what was left out before may come up.
-            return True
-        gone = world.widened(place for place in world.oracle.identity if not world.is_there(place))
-        # What a time, a key or a reason means is not known yet.
-        return bool(gone & world.widened(case.wanted) if case.wanted else gone)
-    pinned = {place for _, window, _ in world.pending() for place in each(world.oracle.book.covers(window))}
+    pinned = {place for _, window, _ in world.pending() for place in each(world.oracle.ledger.covers(window))}
     ends = world.oracle.positions()
     # An ingest that has not begun is to begin where the stream file says.
     start = world.world.setting.start
@@ -368,7 +349,7 @@ def _nothing_found(world: Refusals, case: Case) -> bool:
 
 
 def _no_ledger(world: Refusals, _: Case) -> bool:
-    return world.oracle.book.register() is None or world.oracle.book.head(INGEST) is None
+    return world.oracle.ledger.register() is None or world.oracle.ledger.head(INGEST) is None
 
 
 def _nothing_to_skip(world: Refusals, _: Case) -> bool:
@@ -396,7 +377,7 @@ def _starts_above(world: Refusals) -> bool:
 def _not_open(world: Refusals, case: Case) -> bool:
     """The lane is closed: it was, or its head says so already."""
     lanes = {lane for lane in world.oracle.open_lanes() if lane in case.text}
-    heads = (world.oracle.book.head(lane) for lane in lanes)
+    heads = (world.oracle.ledger.head(lane) for lane in lanes)
     return all(head is not None and head.head.state == LaneState.CLOSED for head in heads)
 
 
@@ -468,7 +449,7 @@ def _has_expired(world: Refusals, place: Place) -> bool:
 
 def _is_covered(world: Refusals, place: Place) -> bool:
     return any(
-        place[1] in range(*one) for window in world.oracle.book.committed() for one in window.covers.of(place[0])
+        place[1] in range(*one) for window in world.oracle.ledger.committed() for one in window.covers.of(place[0])
     )
 
 
@@ -478,20 +459,9 @@ def _below_ingest(world: Refusals, place: Place) -> bool:
 
 def _is_tired(world: Refusals, place: Place) -> bool:
     """A dead letter that so many replays have read again, each of which may have left it one."""
-    windows = [one for one in world.oracle.book.committed() if one.record.kind == LaneKind.REPLAY]
+    windows = [one for one in world.oracle.ledger.committed() if one.record.kind == LaneKind.REPLAY]
     again = [one for one in windows if any(place[1] in range(*part) for part in one.covers.of(place[0]))]
     return len(again) >= world.world.opened.stream.dead_letters.max_redrives
-
-
-def _unit_is_lost(world: Refusals, place: Place) -> bool:
-    """A message of its block that was counted is gone, or one that was not counted is there."""
-    if world.oracle.commits_first or not world.oracle.follows or world.happened & {"isolation"}:
-        return True
-    at, unit = place[0], world.unit(place[1])
-    log = world.log_of(at)
-    ends = range(log.start, log.end) if log is not None else ()
-    places = {(at, offset) for offset in ends} | {one for one in world.oracle.identity if one[0] == at}
-    return any(world.unit(one[1]) == unit and not world.is_there(one) for one in places)
 
 
 _ANSWERS: dict[str, Callable[[Refusals, Place], bool]] = {
@@ -504,7 +474,6 @@ _ANSWERS: dict[str, Callable[[Refusals, Place], bool]] = {
     answers.READ_ALREADY: _is_covered,
     answers.NOT_READ: lambda world, place: not _is_covered(world, place),
     answers.THE_INGESTS: lambda world, place: not _below_ingest(world, place),
-    answers.UNIT_LOST: _unit_is_lost,
     "redriven ": _is_tired,
     "erased": lambda world, place: place in world.oracle.erased,
 }

@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from tidemark.ledger import book, codec, records
-from tidemark.ledger.book import Book, Committed, StoredHead, View
+from tidemark.ledger import codec, ledger, records
+from tidemark.ledger.ledger import Committed, Ledger, LedgerSnapshot, StoredHead
 from tidemark.ledger.records import Window
 from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.offsets.ranges import RangeSet
@@ -73,11 +73,11 @@ def remembered() -> Iterator[None]:
         stack.callback(pa.set_cpu_count, pa.cpu_count())
         pa.set_cpu_count(1)
         stack.enter_context(patch.object(codec, "decoder", _decoder))
-        stack.enter_context(patch.object(book, "covers", _covers))
+        stack.enter_context(patch.object(ledger, "covers", _covers))
         yield
 
 
-class Steady(Book):
+class Steady(Ledger):
     """The oracle's look at the ledger, which is no effect. `state` is another one after each change: it reads each once."""
 
     def __init__(self, store: LedgerStore, stream: str, state: Callable[[], int]) -> None:
@@ -85,7 +85,7 @@ class Steady(Book):
         self._state = state
         self._of_state = -1
         self._windows: list[Committed] | None = None
-        self._views: dict[tuple[str | None, bool], View] = {}
+        self._views: dict[tuple[str | None, bool], LedgerSnapshot] = {}
 
     def _look(self) -> None:
         if (now := self._state()) != self._of_state:
@@ -97,12 +97,12 @@ class Steady(Book):
             self._windows = super()._committed(heads)
         return [*self._windows]
 
-    def view(self, sink: str | None = None, *, closed: bool = False) -> View:
+    def view(self, sink: str | None = None, *, closed: bool = False) -> LedgerSnapshot:
         self._look()
         if (sink, closed) not in self._views:
             self._views[sink, closed] = super().view(sink, closed=closed)
         return self._views[sink, closed]
 
-    def changed_since(self, view: View) -> bool:
+    def changed_since(self, view: LedgerSnapshot) -> bool:
         self._look()
         return not any(view is one for one in self._views.values()) and super().changed_since(view)

@@ -15,7 +15,6 @@ from tests.simulation.actors import (
     COMMITS,
     DIES,
     DRAWN,
-    ERASING,
     HALF_WRITTEN,
     LATE,
     REFUSED,
@@ -25,8 +24,8 @@ from tests.simulation.actors import (
     Stop,
 )
 from tests.simulation.lake import HALF_REMOVED
-from tests.simulation.others import LAKES
-from tests.simulation.themes import NONE, THEMES, WIDE, WRITING, Theme, after, both
+from tests.simulation.others import PUBLISHED
+from tests.simulation.themes import NONE, THEMES, WRITING, Theme, after, both
 from tests.simulation.world import Setting
 from tidemark.commit.protocol import Step as ProtocolStep
 from tidemark.sinks.parquet.steps import CompactionStep as CompactionStep
@@ -49,7 +48,7 @@ _SINKS = (
 )
 # Without these, nothing else means anything.
 _ALWAYS = ("produce", "ingest", "wake")
-_MOST_STEPS = 30
+_MAX_STEPS = 30
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
     names = [one for one in whole if one in _ALWAYS or one in about.steps or chance.random() < about.others]
     names += [one for one in about.steps if one not in whole]
     weights = [about.steps.get(one) or whole[one] for one in names]
-    chosen = chance.choices(names, weights, k=chance.randint(6, _MOST_STEPS))
+    chosen = chance.choices(names, weights, k=chance.randint(6, _MAX_STEPS))
     steps = tuple(
         Step(
             name,
@@ -125,7 +124,7 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = 
     )
     setting, first = _setting(chance), Step("produce", 8, about.first, chance.randrange(5))
     setting = replace(setting, **{name: chance.choice(choices) for name, choices in about.settings.items()})
-    if not LAKES.keys().isdisjoint(setting.sinks):
+    if not set(PUBLISHED).isdisjoint(setting.sinks):
         # No other guarantee is taken there.
         setting = replace(setting, guarantee="at_least_once")
     if about.stories:
@@ -162,7 +161,6 @@ def _of_a_story(chance: random.Random, story: Sequence[str], run: int, theme: Th
 _STOPS = {
     "claims": Stop(SLEEPS, CLAIMING),
     "draws": Stop(SLEEPS, DRAWN),
-    "looks": Stop(SLEEPS, ERASING),
     "claimed": Stop(DIES, CLAIMED),
     "takes": Stop(DIES, ProtocolStep.TAKEN.value),
     "stores": Stop(DIES, ProtocolStep.SINK_STORED.value),
@@ -220,7 +218,6 @@ def _stop(chance: random.Random, likely: tuple[Stop, ...] | None = None) -> Stop
 def _setting(chance: random.Random) -> Setting:
     sinks = chance.choice(_SINKS)
     return Setting(
-        block=chance.choice((WIDE, 1, 3, 4, 8)),
         most=chance.choice((2, 3, 7, 100, 100)),
         guarantee=chance.choice(("at_least_once",) * 4 + ("at_most_once",)),
         isolation=chance.choice(("read_committed", "read_committed", "read_uncommitted")),

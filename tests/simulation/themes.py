@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.simulation.actors import (
@@ -12,18 +12,13 @@ from tests.simulation.actors import (
     COMMITS,
     DIES,
     DRAWN,
-    ERASING,
     HALF_WRITTEN,
     LATE,
-    NAMING,
     REFUSED,
     SLEEPS,
     Stop,
 )
 from tidemark.commit.protocol import Step as ProtocolStep
-
-# A block wider than any log here: units are what a window has read of a partition.
-WIDE = 1_000
 
 
 @dataclass(frozen=True)
@@ -69,12 +64,11 @@ def _each(how: str | Iterable[str]) -> tuple[str, ...]:
 
 _SETTLING = (ProtocolStep.COMMITTED, ProtocolStep.PUBLISHED, ProtocolStep.SWEPT)
 WRITING = (ProtocolStep.TAKEN, ProtocolStep.READ, ProtocolStep.DEAD_LETTERS_STORED, ProtocolStep.SINK_STORED)
-_OF_WIDE_BLOCKS: dict[str, tuple[Any, ...]] = {
-    "block": (WIDE,),
+_WITH_TOTALS: dict[str, tuple[Any, ...]] = {
     "sinks": (("sums", "hbase"), ("hbase", "sums")),
     "guarantee": ("at_least_once",),
 }
-_OF_BLOCKS = {**_OF_WIDE_BLOCKS, "block": (4, 8), "most": (100,)}
+_OF_LARGE_WINDOWS = {**_WITH_TOTALS, "most": (100,)}
 _READS = ("rows", "totals", "newest", "results", "page", "look")
 _WRITES = ("replay", "erase", "ingest", "cancel", "backfill", "redrive", "compact files", "take over")
 # Steps that matter to sinks of files and messages when they follow one another. A second word says what happens in one.
@@ -122,11 +116,46 @@ _OF_TABLES = (
 )
 # What every seed may have, with a theme or without.
 NONE = Theme({})
+# Totals are added to, and no window may be added twice.
+_TOTALS = Theme(
+    {
+        "produce": 10,
+        "ingest": 12,
+        "replay": 12,
+        "backfill": 4,
+        "erase": 6,
+        "compact files": 8,
+        "totals": 10,
+        "again": 4,
+        "take over": 2,
+        "cancel": 3,
+        "time": 4,
+        "wake": 14,
+    },
+    {**_WITH_TOTALS, "after": ("", "", "restored", "rebuilt")},
+    {
+        **{
+            one: (*after((DIES, SLEEPS), *WRITING, *_SETTLING), *_early((DIES, SLEEPS), 120))
+            for one in ("ingest", "replay", "backfill")
+        },
+        "erase": _early((DIES, SLEEPS), 120),
+        "totals": _early(SLEEPS, 40),
+        "compact files": _early((DIES, SLEEPS), 160),
+    },
+    others=0.1,
+    stories=(
+        ("ingest, commits", "replay", "wake"),
+        ("replay, commits", "compact files", "ingest"),
+        ("compact files, sleeps", "replay, commits", "wake", "again"),
+        ("replay, sleeps", "produce", "ingest", "wake"),
+    ),
+)
+
 THEMES: Mapping[str, Theme] = {
     "plans": Theme({"plan": 10, "by plan": 10, "replay": 20, "wake": 6}),
     "readers": Theme(
         {"totals": 10, "newest": 10, "erase": 12, "wake": 10},
-        {"sinks": (("hbase", "sums"), ("hbase", "sums", "hbase_latest")), "block": (WIDE, 4, 8)},
+        {"sinks": (("hbase", "sums"), ("hbase", "sums", "hbase_latest"))},
         {"totals": _early(SLEEPS, 24), "newest": _early(SLEEPS, 24)},
     ),
     "erasures": Theme({"erase": 16, "erase key": 4, "wake": 20, "time": 8}),
@@ -137,7 +166,7 @@ THEMES: Mapping[str, Theme] = {
     ),
     "committed first": Theme(
         {"ingest": 12, "produce": 10, "erase": 12, "time": 8, "major": 6, "wake": 4},
-        {"guarantee": ("at_most_once",)},
+        {"guarantee": ("at_most_once",), "sinks": (("hbase",),)},
         {"ingest": (*after(SLEEPS, *WRITING), *_early(SLEEPS, 60)), "replay": after(SLEEPS, *WRITING)},
         stories=(("produce", "ingest, half writes", "time", "erase", "wake"),),
     ),
@@ -153,10 +182,10 @@ THEMES: Mapping[str, Theme] = {
     "cuts": Theme({"cut": 10, "erase key": 10, "produce": 10, "ingest": 10, "lead": 2, "replay": 4}),
     "slow attempts": Theme(
         {"ingest": 12, "produce": 8, "erase": 14, "wake": 24},
-        _OF_WIDE_BLOCKS,
-        {"ingest": (Stop(SLEEPS, DRAWN),), "erase": (Stop(SLEEPS, ERASING),)},
+        _WITH_TOTALS,
+        {"ingest": (Stop(SLEEPS, DRAWN),)},
         others=0.1,
-        stories=(("produce", "ingest, draws", "erase, looks", "wake", "wake"),),
+        stories=(("produce", "ingest, draws", "erase", "wake"),),
     ),
     "stale plans": Theme(
         {"plan": 10, "by plan": 14, "replay": 16, "wake": 12},
@@ -176,17 +205,17 @@ THEMES: Mapping[str, Theme] = {
     "overtaken": Theme(
         {"ingest": 14, "take over": 8, "produce": 10, "time": 10, "wake": 10},
         {"sinks": (("sums", "hbase"),), "most": (2, 3), "guarantee": ("at_least_once",)},
-        {"ingest": (Stop(SLEEPS, NAMING),), "replay": (Stop(SLEEPS, NAMING),)},
+        {"ingest": after(SLEEPS, *WRITING), "replay": after(SLEEPS, *WRITING)},
     ),
     "aborted": Theme(
         {"begin": 6, "abort": 8, "ingest": 8, "replay": 16},
-        {**_OF_BLOCKS, "isolation": ("read_committed",)},
+        {**_OF_LARGE_WINDOWS, "isolation": ("read_committed",)},
         others=0.1,
         stories=(("begin", "abort", "ingest", "isolation", "replay"),),
     ),
     "erased and compacted": Theme(
         {"erase": 8, "compact": 1, "produce": 1, "replay": 12, "ingest": 2, "time": 4},
-        {**_OF_BLOCKS, "block": (3, 4), "partitions": (2,), "start": (0,)},
+        {**_OF_LARGE_WINDOWS, "partitions": (2,), "start": (0,)},
         others=0.1,
         stories=(("erase", "compact", "replay", "replay", "replay"),),
         same=0,
@@ -195,7 +224,7 @@ THEMES: Mapping[str, Theme] = {
     ),
     "one name": Theme(
         {"replay": 24, "wake": 16, "time": 4},
-        {"block": (1,), "guarantee": ("at_least_once",)},
+        {"guarantee": ("at_least_once",)},
         names=0.9,
         others=0.1,
         stories=(("replay, claims", "replay, claimed", "wake"), ("replay, claims", "replay", "wake")),
@@ -203,13 +232,13 @@ THEMES: Mapping[str, Theme] = {
     ),
     "given up": Theme(
         {"backfill": 20, "cancel": 12, "erase": 14, "time": 6},
-        {**_OF_WIDE_BLOCKS, "start": (5,), "most": (100,), "partitions": (2,)},
+        {**_WITH_TOTALS, "start": (5,), "most": (100,), "partitions": (2,)},
         others=0.1,
         stories=(("backfill, stores", "time", "cancel", "backfill", "erase"),),
     ),
     "expired": Theme(
         {"erase": 20, "retain": 10, "again": 4},
-        {**_OF_BLOCKS, "out_of_range": ("earliest",)},
+        {**_OF_LARGE_WINDOWS, "out_of_range": ("earliest",)},
         others=0.1,
         stories=(("erase, takes", "retain"),),
         same=0,
@@ -233,7 +262,7 @@ THEMES: Mapping[str, Theme] = {
     ),
     "without a receipt": Theme(
         {"ingest": 6, "erase": 16, "produce": 6, "time": 12},
-        {"guarantee": ("at_most_once",), "start": (0,)},
+        {"guarantee": ("at_most_once",), "start": (0,), "sinks": (("hbase",),)},
         {"ingest": after(DIES, *WRITING), "replay": after(DIES, *WRITING)},
         others=0.2,
         receipts=False,
@@ -501,6 +530,29 @@ THEMES: Mapping[str, Theme] = {
         others=0.1,
         stories=(("produce", "ingest", "add partition", "produce", "ingest"),),
     ),
+    # The same, and the register is lost then: the history says where the order changed.
+    "lost registers": Theme(
+        {
+            "add partition": 8,
+            "produce": 14,
+            "ingest": 14,
+            "replay": 4,
+            "erase": 2,
+            "cut": 8,
+            "recreate": 2,
+            "time": 4,
+        },
+        {
+            "sinks": (("hbase",), ("hbase", "sums")),
+            "guarantee": ("at_least_once",),
+            "partitions": (2,),
+            "most": (2, 3, 7, 100),
+            "after": ("rebuilt",),
+        },
+        others=0.05,
+        stories=(("produce", "ingest", "add partition", "produce", "ingest", "cut", "produce", "ingest"),),
+        same=0.3,
+    ),
     # A ledger that was restored finds tables that know more than it does, and logs that have lost what it would read again.
     "restored tables": Theme(
         {"back up": 6, "produce": 12, "ingest": 14, "replay": 6, "retain": 6, "cut": 3, "recreate": 2, "wake": 6},
@@ -524,6 +576,7 @@ THEMES: Mapping[str, Theme] = {
         stories=(
             ("back up", "produce", "ingest", "retain"),
             ("back up", "produce", "ingest", "replay", "cut", "produce"),
+            ("back up", "recreate", "produce", "ingest, unsure", "ingest", "recreate", "produce"),
         ),
     ),
     # Tables that are compacted, or that Iceberg keeps.
@@ -623,7 +676,7 @@ THEMES: Mapping[str, Theme] = {
     # What a ledger, a log and a broker may do besides, and what operators do to an ingest.
     "ledgers that move": Theme(
         {"move": 6, "ingest": 14, "produce": 10, "replay": 10, "erase": 6, "again": 6, "take over": 2, "wake": 14},
-        {"guarantee": ("at_least_once", "at_least_once", "at_most_once")},
+        {"guarantee": ("at_least_once", "at_least_once", "at_most_once"), "sinks": (("hbase",), ("hbase", "sums"))},
         {
             **{
                 one: (*_early(SLEEPS, 60), *after(SLEEPS, *WRITING, *_SETTLING))
@@ -725,6 +778,13 @@ THEMES: Mapping[str, Theme] = {
         others=0.3,
         stories=_OF_FOLDERS[1:11],
         many=6,
+    ),
+    "totals": _TOTALS,
+    "totals of Delta": replace(
+        _TOTALS, settings={**_TOTALS.settings, "sinks": (("lake_sums", "hbase"), ("hbase", "lake_sums"))}
+    ),
+    "totals of Iceberg": replace(
+        _TOTALS, settings={**_TOTALS.settings, "sinks": (("ice_sums", "hbase"), ("hbase", "ice_sums"))}
     ),
 }
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.simulation.actors import HALF_WRITTEN, NAMING, current, reached, written
+from tests.simulation.actors import HALF_WRITTEN, current, reached, written
 from tests.simulation.kafka import Message, Place
 from tests.simulation.others import FILES, WRITTEN, Writer, prepare
 from tidemark.commit.fence import HeadFence, beat, fence_of
-from tidemark.commit.protocol import Fence, Listener, Step, Taken
+from tidemark.commit.protocol import Fence, HeldWindow, Listener, Step
 from tidemark.errors import TidemarkError
 from tidemark.ledger.records import Attempt, Guarantee, Receipt, SinkReceipt, Window, reads_again, replays
 from tidemark.ledger.register import note_places
@@ -23,11 +22,8 @@ from tidemark.planning.splitting import parts
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows.changes_since_pin import check_since_pin
 from tidemark.sinks.dead_letters import FIELDS, redrives
-from tidemark.sinks.hbase.aggregates import columns
-from tidemark.sinks.hbase.aggregates.rows import encode, row_key
-from tidemark.sinks.hbase.aggregates.table import place_of
 from tidemark.sinks.hbase.rows import DATA_PREFIX, MARK, PartitionKeys
-from tidemark.sinks.mounts import Mounts
+from tidemark.sinks.mounts import FolderMarks
 from tidemark.sinks.reading import pieces, rows_of_pieces
 from tidemark.sinks.stored_rows import Mark
 
@@ -42,7 +38,7 @@ HBASE = "hbase_default"
 ROWS, SUMS, LETTERS = "orders", "sums", "orders_dead"
 
 
-class Shown:
+class ReasonShown:
     step = "starting"
 
     def __call__(self) -> tuple[str, dict[str, int]]:
@@ -54,20 +50,20 @@ class Ready:
 
     def __init__(self, world: World, opened: OpenStream, lane: str) -> None:
         self.world, self.opened, self.lane = world, opened, lane
-        self._mounts: Mounts | None = None
+        self._mounts: FolderMarks | None = None
 
     def work(self, seq: int, window: Window | None, *, longer: bool) -> Work:
         if self._mounts is None:
             writes = [one for one in self.opened.stream.sinks if window is None or window.counts_for(one.name)]
-            mounts = Mounts(self.opened.book, self.opened.connections, writes)
+            mounts = FolderMarks(self.opened.ledger, self.opened.connections, writes)
             for one in writes:
-                if one.type in WRITTEN:
+                if one.name in WRITTEN:
                     prepare(self.opened, one)
             mounts.prepared()
             self._mounts = mounts
         return Work(self.world, self.opened, self.lane, self._mounts)
 
-    def hold(self, work: Work, taken: Taken) -> AbstractContextManager[Fence]:
+    def hold(self, work: Work, taken: HeldWindow) -> AbstractContextManager[Fence]:
         return _held(self.world, self.opened, work, taken)
 
     def translate(self, problem: Exception) -> TidemarkError | None:
@@ -75,19 +71,19 @@ class Ready:
 
 
 @contextmanager
-def _held(world: World, opened: OpenStream, work: Work, taken: Taken) -> Iterator[HeadFence]:
+def _held(world: World, opened: OpenStream, work: Work, taken: HeldWindow) -> Iterator[HeadFence]:
     """As `fence.holding`, without its thread: a heartbeat at the beginning, and one after each sink."""
-    beat(opened.book, work.progress, taken)
-    work.beat = lambda: beat(opened.book, work.progress, taken)
-    yield fence_of(opened.book, taken)
+    beat(opened.ledger, work.progress, taken)
+    work.beat = lambda: beat(opened.ledger, work.progress, taken)
+    yield fence_of(opened.ledger, taken)
 
 
 class Work:
     """The work on one window."""
 
-    def __init__(self, world: World, opened: OpenStream, lane: str, mounts: Mounts) -> None:
+    def __init__(self, world: World, opened: OpenStream, lane: str, mounts: FolderMarks) -> None:
         self.world, self.opened, self.lane, self._mounts = world, opened, lane, mounts
-        self.progress = Shown()
+        self.progress = ReasonShown()
         self.beat = lambda: None
         self._others: dict[str, Writer] = {}
         self._acknowledged: dict[str, Acknowledgements] = {}
@@ -95,12 +91,12 @@ class Work:
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         self.window, self._covers, self.attempt = window, covers, attempt
         self.fence = fence
-        others = (one for one in self.opened.stream.sinks if one.type in WRITTEN and window.counts_for(one.name))
+        others = (one for one in self.opened.stream.sinks if one.name in WRITTEN and window.counts_for(one.name))
         self._others = {one.name: Writer(self, one) for one in others}
         # As SparkWork does, before its first write.
         copies = self.opened.stream.dead_letters.copies()
         letters = [self._receipt(LETTERS), *([copies] if copies else [])] if window.counts_for(None) else []
-        note_places(self.opened.book, [*map(self._receipt, self._sinks()), *letters])
+        note_places(self.opened.ledger, [*map(self._receipt, self._sinks()), *letters])
         found = self.world.kafka.read(covers, window.isolation)
         _read_once(covers, found)
         self._messages = as_parsed(found)
@@ -109,7 +105,7 @@ class Work:
         self._bad = {place: one for place, one in self._messages.items() if one.bad}
         self._tallies = tuple(tally(self._messages, one) for one in covers.partitions)
         first = next((one for one in self._others.values() if one.settings.type in FILES), None)
-        first = first if self.world.setting.one_pass and window.guarantee != Guarantee.AT_MOST_ONCE else None
+        first = first if self.world.setting.one_pass and window.guarantee != Guarantee.AT_MAX_ONCE else None
         try:
             if first is not None:
                 self._acknowledged[first.name] = first.store()
@@ -123,11 +119,10 @@ class Work:
         if self._bad and self.window.counts_for(None):
             self._store_dead_letters()
         on_step(Step.DEAD_LETTERS_STORED)
-        store = {ROWS: self._store_rows, SUMS: self._store_sums}
         for sink in self._sinks():
             fence.check()
-            if sink in store:
-                store[sink]()
+            if sink == ROWS:
+                self._store_rows()
             elif sink not in self._acknowledged:
                 self._acknowledged[sink] = self._others[sink].store()
             self.beat()
@@ -183,7 +178,7 @@ class Work:
             return {}
         more = 1 if replays(self.lane) else 0
         table = self.opened.dead_letter_table().only(("redrives",))
-        found = rows_of_pieces(self.opened.book, table, self.opened.book.view(), pieces(self._covers))
+        found = rows_of_pieces(self.opened.ledger, table, self.opened.ledger.view(), pieces(self._covers))
         return {(row.place.partition, row.place.offset): redrives(row) + more for row in found}
 
     def _store_dead_letters(self) -> None:
@@ -199,28 +194,12 @@ class Work:
             cells += [(row, column, value, [place]) for column, value in said]
         self._write(LETTERS, cells)
 
-    def _store_sums(self) -> None:
-        block = self.world.block
-        reached(NAMING)
-        found = columns.written(self.opened.book, self.lane, self.window.seq, self.attempt.generation, block, SUMS)
-        units: dict[tuple[bytes, bytes], list[Place]] = defaultdict(list)
-        for place, one in self.good.items():
-            at, offset = place
-            start = found.first.start(at, offset, block) if found.first is not None else offset - offset % block
-            units[row_key([b"%d" % one.key]), DATA_PREFIX + found.columns.column(at, start)].append(place)
-        self._write(SUMS, [(*unit, self._contribution(places), places) for unit, places in units.items()])
-
-    def _contribution(self, places: list[Place]) -> bytes:
-        numbers = [self.good[place].number for place in places]
-        states = [("n", b"%d" % len(numbers)), ("s", b"%d" % sum(numbers))]
-        return encode(self.attempt.generation, self.lane, self.window.seq, len(numbers), 0, states)
-
     def verify(self) -> Receipt:
         good = self.counted
         bad = {at: _acknowledged(self._bad, at) for at in {place[0] for place in self._bad}}
         keeps = self.window.counts_for(None)
         verify(self._tallies, {**dict.fromkeys(self._sinks(), good), **self._acknowledged}, bad if keeps else None)
-        check_since_pin(self.opened, self.lane, self.window, self._covers, self._tallies)
+        check_since_pin(self.opened, self.lane, self.window)
         places = tuple(self._receipt(one) for one in self._sinks())
         self._mounts.check(places, [one.name for one in places] if self.good else [])
         return Receipt(
@@ -239,8 +218,6 @@ class Work:
     def _receipt(self, sink: str) -> SinkReceipt:
         if sink in self._others:
             return self._others[sink].receipt()
-        if sink == SUMS:
-            return SinkReceipt(name=SUMS, type="hbase_aggregates", place=place_of(HBASE, SUMS, self.world.block))
         if sink == LETTERS:
             return SinkReceipt(name="dead_letters", type="hbase", place=_table(LETTERS))
         return SinkReceipt(name="hbase", type="hbase", place=_table(ROWS))

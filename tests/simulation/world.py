@@ -20,7 +20,7 @@ from tests.simulation.actors import Actor, Scheduler, Stop, current, effect
 from tests.simulation.clocks import BEGIN, Clocks
 from tests.simulation.kafka import SECOND, TOPIC, Kafka, Message
 from tests.simulation.lake import CATALOG, LAKE, TABLES, Lake
-from tests.simulation.ledger import Ledger
+from tests.simulation.ledger import SimulatedLedger
 from tests.simulation.others import COPIES, COPIES_CLUSTER, TARGET, WRITTEN, Sender, Topic, target
 from tests.simulation.work import HBASE, LETTERS, ROWS, SUMS, Place
 from tests.support.memory import MemoryStore, TransactionalStore
@@ -28,12 +28,11 @@ from tidemark.clients.connections import Connection
 from tidemark.clients.hbase import gateway
 from tidemark.clients.hbase.endpoint import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
-from tidemark.clients.hbase.thrift2 import Gateway2
 from tidemark.clients.kafka import sending
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.commit import fence
 from tidemark.ledger import selections
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import Record
 from tidemark.ledger.recovery import backup
 from tidemark.ledger.stores import doubt
@@ -52,19 +51,12 @@ from tidemark.streams.loading import StreamFile
 from tidemark.streams.model import Stream
 
 _BOTH = (f"{TOPIC}/0", f"{TOPIC}/1")
-_MOST_REDRIVES = 2
+_MAX_REDRIVES = 2
 # A few offsets in each piece, so that actors die between two of them.
 _PIECE_BYTES = 90
 
 SINKS: dict[str, dict[str, Any]] = {
     "hbase": {"type": "hbase", "table": ROWS},
-    SUMS: {
-        "type": "hbase_aggregates",
-        "name": SUMS,
-        "table": SUMS,
-        "key": "id",
-        "values": {"n": "count", "s": {"sum": "number"}},
-    },
     **WRITTEN,
 }
 
@@ -73,7 +65,6 @@ SINKS: dict[str, dict[str, Any]] = {
 class Setting:
     """What the stream file says, and which servers there are."""
 
-    block: int = 4
     most: int = 100
     guarantee: str = "at_least_once"
     isolation: str = "read_committed"
@@ -105,7 +96,6 @@ class World:
     def __init__(self, setting: Setting) -> None:
         global _now
         self.setting = setting
-        self.block = setting.block
         self.clocks = Clocks()
         self.kafka = Kafka(setting.partitions, [SECOND] if setting.topics == "two" else [])
         self.kafka.now = self.clocks.now
@@ -116,7 +106,7 @@ class World:
         self.hbase.time = lambda: self.clocks.now
         self.store = TransactionalStore() if setting.zookeeper else MemoryStore()
         self.store.server_time = lambda: self.clocks.now
-        self.ledger = Ledger(self.store)
+        self.ledger = SimulatedLedger(self.store)
         self.older = setting.older
         # Whether its ledger has ever moved.
         self.moved = False
@@ -152,15 +142,15 @@ class World:
         self.opened = self.open()
 
     def mark_tables(self, ledger: str = "here") -> None:
-        for name, more in ((ROWS, {}), (SUMS, {"block_offsets": self.block}), (LETTERS, {})):
-            self.hbase.put(name, [(OWNER_ROW, b"t:owner", _json({"ledger": ledger, **more}))], 1)
+        for name in (ROWS, LETTERS):
+            self.hbase.put(name, [(OWNER_ROW, b"t:owner", _json({"ledger": ledger}))], 1)
 
     def open(self) -> OpenStream:
         """The stream, as a program that starts now opens it: with its own memory of the ledger."""
         file = _file(self.setting, self.isolation, self.mended)
-        book = Book(cast("Any", self.ledger), "orders", clock=self.clocks.local)
+        ledger = Ledger(cast("Any", self.ledger), "orders", clock=self.clocks.local)
         return OpenStream(
-            file, book, cast("Any", self.kafka), _Sweeper(connections, file.stream.dead_letters), connections
+            file, ledger, cast("Any", self.kafka), _Sweeper(connections, file.stream.dead_letters), connections
         )
 
     def run(self, act: Callable[[], object], stop: Stop | None, machine: int, name: str) -> Actor:
@@ -175,7 +165,7 @@ class World:
         """From now on the ledger is in another place; gives the older one. Whoever is at work keeps the way there."""
         older, self.store = self.store, type(self.store)()
         self.store.server_time, self.store.values = older.server_time, values
-        self.ledger = Ledger(self.store)
+        self.ledger = SimulatedLedger(self.store)
         self.ledger.away = "ledger" in self.away
         for key in values:
             self.ledger.network.values[key].append((0, values[key]))
@@ -216,7 +206,7 @@ def connections(name: str) -> Connection:
     if name in (TARGET, COPIES_CLUSTER):
         return target(name)
     assert name == HBASE, f"nothing here needs the connection {name}"
-    return Connection(name, "host", 1, extra={"thrift2": "host:2"})
+    return Connection(name, "host", 1)
 
 
 class _Sweeper(SinkSweeper):
@@ -263,9 +253,8 @@ def simulated() -> Iterator[None]:
         # A log of some tens of messages is read in several reads.
         stack.enter_context(patch.object(merging, "_RANGE_MICROSECONDS", 2.0))
         stack.enter_context(patch.object(splitting, "_SHORT", 3))
-        stack.enter_context(patch.object(splitting, "_MOST_RANGES", 2))
-        stack.enter_context(patch.object(Gateway, "_dial", staticmethod(lambda *_: _dialled(hbase.Connection))))
-        stack.enter_context(patch.object(Gateway2, "_dial", staticmethod(lambda *_: _dialled(hbase.Connection2))))
+        stack.enter_context(patch.object(splitting, "_MAX_RANGES", 2))
+        stack.enter_context(patch.object(Gateway, "_dial", staticmethod(_dialled)))
         # Nothing is kept open: what would close it is a timer, and so a thread, which no seed decides.
         stack.enter_context(patch.object(Gateway, "_take", lambda self: gateway._Held(self._dial("host", 1, 1), 0, 0)))
         stack.enter_context(patch.object(Gateway, "_give_back", lambda self, one: None))
@@ -274,10 +263,10 @@ def simulated() -> Iterator[None]:
         yield
 
 
-def _dialled(kind: Callable[[hbase.Cluster], Any]) -> Any:
+def _dialled(*_: object) -> hbase.Connection:
     if is_away(HBASE):
         raise TTransportException(message="connection refused")
-    return kind(now().hbase)
+    return hbase.Connection(now().hbase)
 
 
 def is_away(server: str) -> bool:
@@ -288,7 +277,6 @@ def is_away(server: str) -> bool:
 @cache
 def _file(setting: Setting, isolation: str, mended: bool) -> StreamFile:
     """The stream file, without the text: reading YAML would take longer than most programs."""
-    block = {SUMS: {"block_offsets": setting.block}}
     stream = Stream.model_validate(
         {
             "stream": "orders",
@@ -305,10 +293,11 @@ def _file(setting: Setting, isolation: str, mended: bool) -> StreamFile:
             "limits": {"max_records": setting.most},
             "scheme": {"type": "json", "fields": {"id": "integer", "number": "integer"}},
             "guarantee": setting.guarantee,
-            "sinks": [{**SINKS[one], **block.get(one, {})} for one in setting.sinks],
+            "sinks": [SINKS[one] for one in setting.sinks],
             "dead_letters": {
+                "type": "hbase",
                 "table": LETTERS,
-                "max_redrives": _MOST_REDRIVES,
+                "max_redrives": _MAX_REDRIVES,
                 **({"copy_to_topic": COPIES} if setting.copies else {}),
             },
         }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.views.browsing.items import Item, Meter
+from tidemark.views.browsing.items import Item, SearchBudget
 from tidemark.views.browsing.messages import MessageQuery
-from tidemark.views.browsing.places import Scope
+from tidemark.views.browsing.places import SearchScope
 from tidemark.views.browsing.results import results
 
 
@@ -16,8 +16,8 @@ def browsed(
     found: list[Item] = []
     go_on: str | None = ""
     while go_on is not None:
-        asked = MessageQuery(Scope(**where), filter_, count, backwards, go_on)
-        answer = results(opened, asked, Meter.of(1e9, 1e9, 60), sink)
+        asked = MessageQuery(SearchScope(**where), filter_, count, backwards, go_on)
+        answer = results(opened, asked, SearchBudget.of(1e9, 1e9, 60), sink)
         found += answer.items
         go_on = answer.go_on
     assert len({(one.at, one.index) for one in found}) == len(found)

@@ -17,9 +17,9 @@ from kazoo.client import KazooClient
 from tests.support.memory import MemoryStore
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.clients.sql import engine
-from tidemark.ledger.book import REGISTER, Book, head_key, record_key, settled_key
 from tidemark.ledger.closed_lanes import given_up
 from tidemark.ledger.codec import digest, encode
+from tidemark.ledger.ledger import REGISTER, Ledger, head_key, record_key, settled_key
 from tidemark.ledger.records import (
     INGEST,
     Attempt,
@@ -350,7 +350,7 @@ def _state(lanes: Sequence[Lane], generation: int) -> dict[Key, bytes]:
         lanes={lane.name: lane.entry() for lane in lanes},
     )
     store = MemoryStore()
-    register = given_up(Book(store, STREAM), register)
+    register = given_up(Ledger(store, STREAM), register)
     heads = {head_key(lane.name): encode(lane.head()) for lane in lanes}
     return {REGISTER: encode(register), **store.values, **heads}
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.ledger.book import View
+from tidemark.ledger.ledger import LedgerSnapshot
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import claims, plan
-from tidemark.runs.requests.approval import NOBODY_KNOWN, People
+from tidemark.runs.requests.approval import NOBODY_KNOWN, Requesters
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.identity import fields_of_offsets
 from tidemark.runs.windows import lanes
@@ -26,12 +26,12 @@ def claim_lanes(
     run: str,
     selection: RangeSet,
     reason: str,
-    by: People = NOBODY_KNOWN,
+    by: Requesters = NOBODY_KNOWN,
     *,
     again: RangeSet = _NOTHING,
     sinks: Sinks = None,
     asked: Mapping[str, str] | None = None,
-    view: View | None = None,
+    view: LedgerSnapshot | None = None,
     **how: Any,
 ) -> list[str]:
     """Claim offsets for a run. `how`: `rate` and `lanes` of the request. Returns the lanes' names."""
@@ -53,7 +53,7 @@ def claim_lane(
     run: str,
     selection: RangeSet,
     reason: str,
-    by: People = NOBODY_KNOWN,
+    by: Requesters = NOBODY_KNOWN,
     **how: Any,
 ) -> str:
     """As `claim_lanes`, for one lane."""
@@ -63,11 +63,10 @@ def claim_lane(
 
 @dataclass(frozen=True)
 class Claimed:
-    """What a run has claimed: what it reads, a backfill `again` too, and what was named of both."""
+    """What a run has claimed: what it reads, and what a backfill reads `again`."""
 
     ranges: RangeSet
     again: RangeSet
-    named: RangeSet
 
 
 def claimed_by(opened: OpenStream, kind: LaneKind, run: str) -> Claimed | None:
@@ -75,5 +74,5 @@ def claimed_by(opened: OpenStream, kind: LaneKind, run: str) -> Claimed | None:
     asked = lanes.begun(opened, kind, run)
     if asked is None:
         return None
-    ranges, again = (opened.book.selection(ref) if ref else _NOTHING for ref in (asked.selection, asked.again))
-    return Claimed(ranges, again, opened.book.selection(asked.named) if asked.named else ranges | again)
+    ranges, again = (opened.ledger.selection(ref) if ref else _NOTHING for ref in (asked.selection, asked.again))
+    return Claimed(ranges, again)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.ledger.book import Committed
+from tidemark.ledger.ledger import Committed
 from tidemark.ledger.records import Attempt, LaneKind, Receipt, Record, SinkReceipt, Window, WindowRange
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import TopicPartition

@@ -40,7 +40,7 @@ def promises() -> dict[str, str]:
     return dict(rows)
 
 
-class Covering:
+class CoveredRows:
     """Collects which tests name which rows, and how they ended."""
 
     def __init__(self) -> None:
@@ -126,11 +126,11 @@ def rows_of(item: pytest.Item) -> Iterator[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Covering(), "tidemark-covering")
+    config.pluginmanager.register(CoveredRows(), "tidemark-covering")
 
 
 def main(*arguments: str) -> int:
-    covering = Covering()
+    covering = CoveredRows()
     with contextlib.redirect_stdout(io.StringIO()) as said:
         code = pytest.main(["--collect-only", "-qq", *arguments], plugins=[covering])
     if code:

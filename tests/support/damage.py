@@ -6,6 +6,7 @@ from tests.support.live_streams import LiveStream
 from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark.sinks.hbase.table import stream_table
 
 
 def place(report: AuditReport, name: str) -> PlaceReport:
@@ -13,7 +14,7 @@ def place(report: AuditReport, name: str) -> PlaceReport:
 
 
 def delete_rows(live: LiveStream, table: str, topic: int, partition: int, *offsets: int) -> None:
-    gateway = live.opened.result_table("hbase_default", table)._gateway
+    gateway = stream_table(live.opened, "hbase_default", table)._gateway
     keys = PartitionKeys(TopicPartition(live.topics[topic], partition))
     for offset in offsets:
         key = keys.key(offset, 0)

@@ -39,9 +39,9 @@ class DeltaInMemory(IcebergInMemory):
 
     def prepare(self) -> None:
         columns = delta_table.columns(self.opened.fields)
-        register = self.opened.book.register()
+        register = self.opened.ledger.register()
         assert register is not None
-        delta_table.prepare(self.base, columns, self.opened.book.stream, register[1].ledger)
+        delta_table.prepare(self.base, columns, self.opened.ledger.stream, register[1].ledger)
 
     def receipt(self, lane: str, seq: int, generation: int) -> SinkReceipt:
         folder = attempt_folder(self.base, lane, seq, generation)
@@ -65,7 +65,7 @@ class DeltaInMemory(IcebergInMemory):
         return found
 
     def counting(self) -> list[tuple[int, int]]:
-        tables = delta_tables(self.opened.book, "delta")
+        tables = delta_tables(self.opened.ledger, "delta")
         return sorted((row["_partition"], row["_offset"]) for table in tables for row in table.to_pylist())
 
     def left(self) -> list[str]:

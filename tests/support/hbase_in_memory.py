@@ -7,11 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
 from tests.simulation.hbase import Cluster, Connection
 from tidemark.clients.hbase.gateway import Gateway
-from tidemark.sinks.hbase.latest import table as latest_table
 
 # By the host that a connection names.
 CLUSTERS: dict[str, Cluster] = defaultdict(Cluster)
@@ -23,9 +20,3 @@ class GatewayInMemory(Gateway):
     @contextmanager
     def _connection(self) -> Iterator[Any]:
         yield Connection(CLUSTERS[self.endpoint.gateways[0][0]])
-
-
-@pytest.fixture
-def hbase_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables of newest rows are in memory, of a cluster for each host."""
-    monkeypatch.setattr(latest_table, "Gateway", GatewayInMemory)

@@ -32,7 +32,10 @@ from tidemark.sinks.sweeping import SinkSweeper
 
 SINK = "  - type: iceberg\n    folder: orders_iceberg\n    table: lake.orders\n"
 
-LETTERS = ("dead_letters:\n  table: orders_dead\n", "dead_letters:\n  type: parquet\n  folder: orders_dead\n")
+LETTERS = (
+    "dead_letters:\n  type: hbase\n  table: orders_dead\n",
+    "dead_letters:\n  type: parquet\n  folder: orders_dead\n",
+)
 
 
 @dataclass
@@ -49,7 +52,7 @@ class IcebergInMemory(StreamInMemory):
         super().__post_init__()
         before = self.opened
         sweeper = SinkSweeper(self._connection)
-        self.opened = OpenStream(before.file, before.book, before.log, sweeper, self._connection)
+        self.opened = OpenStream(before.file, before.ledger, before.log, sweeper, self._connection)
 
     def _connection(self, name: str) -> Connection:
         if name == "iceberg_default":
@@ -67,8 +70,8 @@ class IcebergInMemory(StreamInMemory):
 
     def process(self, lane: str, run: str = "run 1", *, until: Step | None = None) -> Record:
         """Process the lane's pending window; a process that is killed after a step raises Killed."""
-        book = self.opened.book
-        found = book.head(lane)
+        ledger = self.opened.ledger
+        found = ledger.head(lane)
         assert found is not None
         self.prepare()
         work = Writing(self, lane, found.head.seq + 1, run)
@@ -79,10 +82,10 @@ class IcebergInMemory(StreamInMemory):
 
         self.now += 1
         this = Run(run, "v1", "d")
-        return protocol.process(book, self.opened.sweeper, work, hold, lane, work.seq, this, on_step=heard)
+        return protocol.process(ledger, self.opened.sweeper, work, hold, lane, work.seq, this, on_step=heard)
 
     def prepare(self) -> None:
-        iceberg_table.prepare(self.where, self.opened.fields, self.opened.book.stream, "ledger")
+        iceberg_table.prepare(self.where, self.opened.fields, self.opened.ledger.stream, "ledger")
 
     def receipt(self, lane: str, seq: int, generation: int) -> SinkReceipt:
         base = self.where.base
@@ -115,7 +118,7 @@ class IcebergInMemory(StreamInMemory):
 
     def counting(self) -> list[tuple[int, int]]:
         """Partition and offset of each row that Tidemark's reader gives."""
-        tables = iceberg_tables(self.opened.book, "iceberg", self.opened.connections)
+        tables = iceberg_tables(self.opened.ledger, "iceberg", self.opened.connections)
         return sorted((row["_partition"], row["_offset"]) for table in tables for row in table.to_pylist())
 
     def files(self) -> set[str]:

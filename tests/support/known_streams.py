@@ -26,9 +26,9 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.approval import Requesters
 from tidemark.runs.windows import lanes
-from tidemark.sinks.contract import PlainSink
+from tidemark.sinks.contract import SinkAdmin
 from tidemark.sinks.stored_rows import Mark, Place, StoredRow
 from tidemark.views.messages import trace
 from tidemark.views.messages.fates import Fate
@@ -171,44 +171,44 @@ class KnownStream(StreamInMemory):
         self.by_coordinate = by_coordinate
         self.results, self.dead = Rows(), Rows()
         self.read: dict[int, tuple[str, int]] = {}
-        _WORLDS[id(self.opened.book)] = self
+        _WORLDS[id(self.opened.ledger)] = self
 
     def process(self, lane: str, run: str = "run 1") -> Any:
-        book, work = self.opened.book, Work(self, lane)
-        found = book.head(lane)
+        ledger, work = self.opened.ledger, Work(self, lane)
+        found = ledger.head(lane)
         assert found is not None
         seq = found.head.seq + 1
-        record = protocol.process(book, self.sweeps, cast("Any", work), unwatched, lane, seq, Run(run, "v1", "d"))
+        record = protocol.process(ledger, self.sweeps, cast("Any", work), unwatched, lane, seq, Run(run, "v1", "d"))
         self.read |= {offset: (lane, seq) for one in work.covers for offset in range(one.start, one.until)}
         return record
 
     def replay(self, run: str, *found: tuple[int, int], sinks: tuple[str, ...] | None = None) -> str:
         """A replay of (start, until) ranges, as far as its lane's end. Gives its lane."""
         chosen = RangeSet(OffsetRange(at(0), start, until) for start, until in found)
-        people = People("ann", "bob")
+        people = Requesters("ann", "bob")
         lane = claim_lane(self.opened, LaneKind.REPLAY, run, chosen, "a test", people, sinks=sinks)
         while lanes.plan_lane(self.opened, lane, run) is not None:
             self.process(lane, run)
         lanes.finish(self.opened, lane)
         return lane
 
-    def where(self, offset: int, partition: int = 0) -> trace.Located:
+    def where(self, offset: int, partition: int = 0) -> trace.LocatedRecord:
         return trace.located(self.opened, trace.coordinate(self.opened, f"orders/{partition}@{offset}"))
 
 
 _WORLDS: dict[int, KnownStream] = {}
 
 
-class _Kind(PlainSink):
+class _Kind(SinkAdmin):
     """Every type of sink, with the table of a known stream."""
 
     looks_quickly = True
 
-    def without_spark(self) -> _Kind:
+    def make_admin(self) -> _Kind:
         return self
 
     def rows_at(self, opened: Any, settings: Any, at: Coordinate, record: Record) -> list[StoredRow] | str:
-        world = _WORLDS[id(opened.book)]
+        world = _WORLDS[id(opened.ledger)]
         if not world.by_coordinate:
             return super().rows_at(opened, settings, at, record)
         return world.results.rows_at(at, record.attempt.generation)
@@ -217,7 +217,7 @@ class _Kind(PlainSink):
 def _dead_letter_table(opened: OpenStream) -> Rows:
     # As the real one, it needs its connection.
     opened.connections(opened.stream.dead_letters.connection)
-    return _WORLDS[id(opened.book)].dead
+    return _WORLDS[id(opened.ledger)].dead
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.claiming import claim_lane
+from tests.support.erasures import ANN, REASON, Killed, receipt
 from tests.support.protocol_world import hold
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tests.support.sums_in_memory import ANN, REASON, Killed, receipt
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.ledger.records import INGEST, Attempt, LaneKind, Receipt, Record, SinkReceipt, Window
@@ -21,7 +21,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, steering
 from tidemark.runs.windows import ingest, lanes
 from tidemark.sinks.parquet import files, folders
-from tidemark.sinks.parquet.sink import PlainParquet
+from tidemark.sinks.parquet.sink import ParquetAdmin
 from tidemark.sinks.sweeping import SinkSweeper
 
 SCHEMA = pa.schema(
@@ -62,7 +62,7 @@ class Lake:
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
         self._place = self.write(self._covers, self.lane, self._window.seq, attempt.generation)
-        note_places(self.stream.opened.book, [self._place])
+        note_places(self.stream.opened.ledger, [self._place])
         if self.dies:
             raise Killed
 
@@ -75,7 +75,7 @@ class Lake:
         ]
         path = Path(folder.removeprefix("file://"))
         if not folders.has_mark(self.base):
-            files.own(self.base, "orders", self.stream.opened.book.register()[1].ledger, self.name)
+            files.own(self.base, "orders", self.stream.opened.ledger.register()[1].ledger, self.name)
         path.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path / "part-0.parquet")
         return SinkReceipt(name=self.name, type="parquet", place={"base": self.base, "folder": folder})
@@ -86,9 +86,9 @@ class Lake:
     def work(self, lane: str, run: str) -> Record:
         opened = self.stream.opened
         self.lane = lane
-        head = opened.book.head(lane)
+        head = opened.ledger.head(lane)
         assert head is not None
-        return protocol.process(opened.book, opened.sweeper, self, hold, lane, head.head.seq + 1, Run(run, "v", "d"))
+        return protocol.process(opened.ledger, opened.sweeper, self, hold, lane, head.head.seq + 1, Run(run, "v", "d"))
 
     def ingest(self) -> None:
         self.stream.ends((0, 10))
@@ -108,11 +108,11 @@ class Lake:
 
     def erase(self, monkeypatch: pytest.MonkeyPatch) -> None:
         # The table of the dead letters, which nothing here writes.
-        monkeypatch.setattr("tidemark.sinks.hbase.sink.PlainHBase.erase", lambda *_: None)
-        monkeypatch.setattr("tidemark.sinks.hbase.sink.PlainHBase.reach", lambda *_: None)
+        monkeypatch.setattr("tidemark.sinks.hbase.sink.HBaseAdmin.erase", lambda *_: None)
+        monkeypatch.setattr("tidemark.sinks.hbase.sink.HBaseAdmin.reach", lambda *_: None)
         opened = self.stream.opened
         lane = erasing.open_erasure(opened, "e", erasing.choose(opened, offsets((0, 5, 6))), REASON, ANN)
-        assert erasing.erase_without_spark(opened, lane, "e") is None
+        erasing.erase(opened, lane, "e")
 
     def holding(self, offset: int) -> list[str]:
         """The folders whose files have a row of an offset, as a plain reader finds them."""
@@ -123,4 +123,4 @@ class Lake:
         )
 
     def remains(self) -> str:
-        return PlainParquet().remains(self.stream.opened, "lake", offsets((0, 5, 6)))
+        return ParquetAdmin().remains(self.stream.opened, "lake", offsets((0, 5, 6)))

@@ -6,7 +6,7 @@ Beside it, a small model says what the table has to show.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import xxhash
 from deltalake import DeltaTable
 from pyiceberg.expressions import EqualTo
+from pyiceberg.table import Table
 
 from tests.support.claiming import claim_lane
 from tests.support.hbase_in_memory import CLUSTERS
@@ -26,7 +27,7 @@ from tests.support.streams_in_memory import StreamInMemory, at
 from tidemark.clients.connections import Connection
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Fence, Listener, Run, Step
-from tidemark.ledger.book import Book, now_ms
+from tidemark.ledger.ledger import Ledger, now_ms
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import INGEST, Attempt, LaneKind, Receipt, Record, SinkReceipt, Window
 from tidemark.ledger.recovery import backup as backups
@@ -35,29 +36,42 @@ from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest as ingests
 from tidemark.runs.windows import lanes
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.aggregates import fold as totals_fold
+from tidemark.sinks.aggregates.settings import AggregatesSettings
+from tidemark.sinks.aggregates.sink import LakeTotalsAdmin
 from tidemark.sinks.contract import CompactionRequest, Replaceable
+from tidemark.sinks.delta.aggregates.compacting import DeltaAggregatesCompaction
+from tidemark.sinks.delta.aggregates.sink import DeltaAggregatesAdmin
+from tidemark.sinks.delta.aggregates.table import prepare as prepare_delta_totals
 from tidemark.sinks.delta.latest import table as delta_latest
 from tidemark.sinks.delta.latest.compacting import DeltaLatestCompaction, vacuum
-from tidemark.sinks.delta.latest.settings import DeltaLatestSink
-from tidemark.sinks.delta.latest.sink import PlainDeltaLatest
-from tidemark.sinks.hbase.latest import rows as hbase_rows
-from tidemark.sinks.hbase.latest import table as hbase_latest
-from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
-from tidemark.sinks.hbase.latest.sink import PlainHBaseLatest
+from tidemark.sinks.delta.latest.sink import DeltaLatestAdmin
+from tidemark.sinks.hbase.aggregates import publishing as aggregated_rows
+from tidemark.sinks.hbase.aggregates.sink import HBaseAggregatesAdmin
+from tidemark.sinks.hbase.keyed import rows as hbase_rows
+from tidemark.sinks.hbase.keyed import table as hbase_latest
+from tidemark.sinks.hbase.latest import publishing as newest_rows
+from tidemark.sinks.hbase.latest.sink import HBaseLatestAdmin
 from tidemark.sinks.iceberg import catalog
+from tidemark.sinks.iceberg.aggregates.compacting import IcebergAggregatesCompaction
+from tidemark.sinks.iceberg.aggregates.sink import IcebergAggregatesAdmin
+from tidemark.sinks.iceberg.aggregates.table import prepare as prepare_iceberg_totals
 from tidemark.sinks.iceberg.latest import table as iceberg_latest
 from tidemark.sinks.iceberg.latest.compacting import IcebergLatestCompaction, expire, where_of
-from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
-from tidemark.sinks.iceberg.latest.sink import PlainIcebergLatest
+from tidemark.sinks.iceberg.latest.settings import IcebergTableSettings
+from tidemark.sinks.iceberg.latest.sink import IcebergLatestAdmin
+from tidemark.sinks.latest import table as latest_table
 from tidemark.sinks.latest.compacting import HistoryCompaction
 from tidemark.sinks.latest.rows import BUCKET, DELETED, GENERATION, KEY_HASH, columns, history_of
-from tidemark.sinks.latest.settings import LatestSettings
-from tidemark.sinks.latest.sink import PlainLatest, PlainLatestRows
+from tidemark.sinks.latest.settings import HistorySettings, VersionedTable
+from tidemark.sinks.latest.sink import LakeTableAdmin, PublishedAdmin
 from tidemark.sinks.parquet import files, steps, types
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.sinks.taking_over import take_over
 from tidemark.streams.loading import load
+from tidemark.types.renamed_fields import Names
 
 BUCKETS = 3
 # Its types do not say which arguments it takes.
@@ -86,6 +100,9 @@ class Change(NamedTuple):
     deleted: bool = False
 
 
+# The number of the key whose columns are all null.
+NULLS = 5
+
 # A message: the partition with its incarnation, and the offset.
 Message = tuple[TopicPartition, int]
 # A code gives the rows of a message, by its partition and offset.
@@ -107,6 +124,8 @@ class LatestInMemory(StreamInMemory):
     older: str = ""
     # Whether the key has two columns, see WIDE_KEYS.
     wide: bool = False
+    # Whether rows without a key are of the key null.
+    null_keys: bool = False
     code: Code = field(default=lambda partition, offset: [Change(offset, f"{partition}@{offset}")])
 
     def __post_init__(self) -> None:
@@ -115,11 +134,16 @@ class LatestInMemory(StreamInMemory):
         self.text = (
             self.text.replace("  - type: hbase\n    table: orders\n", sink)
             .replace("    id: integer\n", f"    {fields}\n    value: string\n")
-            .replace("dead_letters:\n  table: orders_dead\n", "dead_letters:\n  type: parquet\n  folder: orders_dead\n")
+            .replace(
+                "dead_letters:\n  type: hbase\n  table: orders_dead\n",
+                "dead_letters:\n  type: parquet\n  folder: orders_dead\n",
+            )
         )
         super().__post_init__()
         before = self.opened
-        self.opened = OpenStream(before.file, before.book, before.log, SinkSweeper(self._connection), self._connection)
+        self.opened = OpenStream(
+            before.file, before.ledger, before.log, SinkSweeper(self._connection), self._connection
+        )
         # The rows of the newest committed attempt at each message.
         self.committed: dict[Message, Sequence[Change]] = {}
 
@@ -127,13 +151,13 @@ class LatestInMemory(StreamInMemory):
         return super()._connection(name)
 
     @property
-    def sink(self) -> LatestSettings:
-        (found,) = (one for one in self.opened.stream.sinks if isinstance(one, LatestSettings))
+    def sink(self) -> HistorySettings:
+        (found,) = (one for one in self.opened.stream.sinks if isinstance(one, HistorySettings))
         return found
 
     @property
     def ledger(self) -> str:
-        found = self.opened.book.register()
+        found = self.opened.ledger.register()
         assert found is not None
         return found[1].ledger
 
@@ -143,7 +167,7 @@ class LatestInMemory(StreamInMemory):
 
     @property
     @abstractmethod
-    def plain(self) -> PlainLatest: ...
+    def admin(self) -> PublishedAdmin: ...
 
     @abstractmethod
     def prepare(self, key: Sequence[str] = (), buckets: int = BUCKETS, stream: str = "orders") -> None: ...
@@ -174,13 +198,25 @@ class LatestInMemory(StreamInMemory):
 
     @property
     @abstractmethod
+    def looking(self) -> Sequence[tuple[Any, str]]:
+        """The functions before or after which a process may fall asleep that publishes: where they are, and their names."""
+
+    def check(self, *, published: bool) -> None:
+        """Compare with the model what Tidemark's reader gives, and what others see once all is published."""
+        wanted = self.wanted()
+        assert self.counting() == wanted
+        if published:
+            assert self.shown() == wanted
+
+    @property
+    @abstractmethod
     def publishing(self) -> Sequence[tuple[str, object]]:
         """The functions after which a process may die that publishes: their names, and where they are."""
 
     def process(self, lane: str, run: str = "run 1", *, until: Step | None = None) -> Record:
         """Process the lane's pending window; a process that is killed after a step raises Killed."""
-        book = self.opened.book
-        found = book.head(lane)
+        ledger = self.opened.ledger
+        found = ledger.head(lane)
         assert found is not None
         files.own(history_of(self.base), "orders", self.ledger, self.sink.name)
         self.prepare()
@@ -195,7 +231,7 @@ class LatestInMemory(StreamInMemory):
         self.now += 1
         this = Run(run, "v1", "d")
         return protocol.process(
-            book, self.opened.sweeper, work, hold, lane, work.seq, this, on_step=heard, take_over=True
+            ledger, self.opened.sweeper, work, hold, lane, work.seq, this, on_step=heard, take_over=True
         )
 
     def ingest(self, run: str = "run 1", *, until: Step | None = None) -> Record | None:
@@ -207,12 +243,17 @@ class LatestInMemory(StreamInMemory):
         lane = claim_lane(self.opened, LaneKind.REPLAY, run, wanted, "a test")
         return self.finish(lane, run, until=until)
 
+    def backfill(self, wanted: RangeSet, run: str, *, until: Step | None = None) -> Record:
+        self.now += 1
+        lane = claim_lane(self.opened, LaneKind.BACKFILL, run, wanted, "a test")
+        return self.finish(lane, run, until=until)
+
     def finish(self, lane: str, run: str, *, until: Step | None = None) -> Record:
         """Work off a lane with one window, also one that was killed."""
         if lanes.plan_lane(self.opened, lane, run) is not None:
             self.process(lane, run, until=until)
         lanes.finish(self.opened, lane)
-        found = self.opened.book.head(lane)
+        found = self.opened.ledger.head(lane)
         assert found is not None
         assert found.head.last is not None
         return found.head.last
@@ -227,24 +268,26 @@ class LatestInMemory(StreamInMemory):
         history = self.sink.history(self.opened.connections)
         steps.compact(self.opened, history, run, CompactionRequest(), rewritten, on_step=on_step)
 
-    def rewrite(self, old: str, new: str) -> None:
-        """Change the stream file."""
+    def rewrite(self, *changes: str) -> None:
+        """Change the stream file: each old text is followed by the new one."""
         path = self.opened.file.path
         text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new))
+        for old, new in zip(changes[::2], changes[1::2], strict=True):
+            assert old in text
+            text = text.replace(old, new)
+        path.write_text(text)
         self.opened = replace(self.opened, file=load(path))
 
     def restore(self, backup: Path) -> None:
         """Go on with a ledger that is made of a backup, in another place."""
-        book = Book(MemoryStore(), self.name, clock=lambda: self.now)
-        backups.restore(book, backup)
-        self.opened = replace(self.opened, book=book)
-        assert take_over(book, self.opened.connections) == []
+        ledger = Ledger(MemoryStore(), self.name, clock=lambda: self.now)
+        backups.restore(ledger, backup)
+        self.opened = replace(self.opened, ledger=ledger)
+        assert take_over(ledger, self.opened.connections) == []
 
     def wanted(self) -> dict[int, tuple[tuple[int, int, int], str | None, bool]]:
         """By key what the model says: offset, partition and index of its newest row, the value, and whether it is deleted."""
-        register = self.opened.book.register()
+        register = self.opened.ledger.register()
         assert register is not None
         epochs = Epochs(register[1].topics)
         newest: dict[int, tuple[int, int, int, int]] = {}
@@ -276,7 +319,7 @@ class LatestInMemory(StreamInMemory):
     def counting(self) -> dict[int, tuple[tuple[int, int, int], str | None, bool]]:
         """By key what Tidemark's reader gives."""
         found = {}
-        for row in self.plain.rows(self.opened, self.sink, 1_000_000):
+        for row in self.admin.rows(self.opened, self.sink, 1_000_000):
             place, _, offset = row["coordinate"].rpartition("@")
             fields = row["fields"]
             named = None if fields.get("id") is None else float(fields["id"])
@@ -304,8 +347,8 @@ class DeltaLatestInMemory(LatestInMemory):
     older: str = "1 file of older versions holds it (_bucket="
 
     @property
-    def plain(self) -> PlainLatestRows:
-        return PlainDeltaLatest()
+    def admin(self) -> LakeTableAdmin:
+        return DeltaLatestAdmin()
 
     def prepare(self, key: Sequence[str] = (), buckets: int = BUCKETS, stream: str = "orders") -> None:
         fields, was = self.opened.fields, self.opened.was
@@ -315,15 +358,15 @@ class DeltaLatestInMemory(LatestInMemory):
         return DeltaLatestCompaction().planned(self.opened, self._sink, CompactionRequest())
 
     def vacuum(self, hours: int = 24) -> None:
-        vacuum(self.opened, self._sink.model_copy(update={"keep_hours": hours}))
+        vacuum(self.opened, self._sink.model_copy(update={"keep_hours": hours}), self.admin)
 
     def table_files(self) -> int:
         return len([*Path(self.base.removeprefix("file://")).glob("_bucket=*/*.parquet")])
 
     @property
-    def _sink(self) -> DeltaLatestSink:
+    def _sink(self) -> VersionedTable:
         found = self.sink
-        assert isinstance(found, DeltaLatestSink)
+        assert isinstance(found, VersionedTable)
         return found
 
     def seen(self) -> list[dict[str, Any]]:
@@ -336,6 +379,10 @@ class DeltaLatestInMemory(LatestInMemory):
 
     def versions(self) -> int:
         return DeltaTable(self.base).version()
+
+    @property
+    def looking(self) -> Sequence[tuple[Any, str]]:
+        return ((latest_table, "steady"),)
 
     @property
     def publishing(self) -> Sequence[tuple[str, object]]:
@@ -358,8 +405,8 @@ class IcebergLatestInMemory(LatestInMemory):
         return super()._connection(name)
 
     @property
-    def plain(self) -> PlainLatestRows:
-        return PlainIcebergLatest()
+    def admin(self) -> LakeTableAdmin:
+        return IcebergLatestAdmin()
 
     def prepare(self, key: Sequence[str] = (), buckets: int = BUCKETS, stream: str = "orders") -> None:
         where = where_of(self.opened, self._sink)
@@ -373,16 +420,16 @@ class IcebergLatestInMemory(LatestInMemory):
         # The ledger's clock is far behind that of the snapshots.
         before = self.now
         self.now = now_ms() + 1000
-        expire(self.opened, self._sink.model_copy(update={"keep_hours": hours}), "run")
+        expire(self.opened, self._sink.model_copy(update={"keep_hours": hours}), "run", self.admin)
         self.now = before
 
     def table_files(self) -> int:
         return len([*Path(self.base.removeprefix("file://")).glob("data/**/*.parquet")])
 
     @property
-    def _sink(self) -> IcebergLatestSink:
+    def _sink(self) -> IcebergTableSettings:
         found = self.sink
-        assert isinstance(found, IcebergLatestSink)
+        assert isinstance(found, IcebergTableSettings)
         return found
 
     def seen(self) -> list[dict[str, Any]]:
@@ -399,6 +446,10 @@ class IcebergLatestInMemory(LatestInMemory):
         found = catalog.opened(where_of(self.opened, self._sink))
         assert found is not None
         return len(found.snapshots())
+
+    @property
+    def looking(self) -> Sequence[tuple[Any, str]]:
+        return ((latest_table, "steady"),)
 
     @property
     def publishing(self) -> Sequence[tuple[str, object]]:
@@ -424,21 +475,19 @@ class HBaseLatestInMemory(LatestInMemory):
         return {key: (at, None if gone else value, gone) for key, (at, value, gone) in super().wanted().items()}
 
     @property
-    def plain(self) -> PlainLatest:
-        return PlainHBaseLatest()
+    def admin(self) -> PublishedAdmin:
+        return HBaseLatestAdmin()
 
     def prepare(self, key: Sequence[str] = (), buckets: int = BUCKETS, stream: str = "orders") -> None:
         types.keep(history_of(self.base), self.opened.fields, self.opened.was)
         self.table.prepare(stream, self.ledger, key or self.sink.key, buckets)
 
     @property
-    def table(self) -> hbase_latest.LatestInHBase:
-        return hbase_latest.latest_table(self.opened.connections, "hbase_default", "orders_latest")
+    def table(self) -> hbase_latest.KeyedTable:
+        return hbase_latest.keyed_table(self.opened.connections, "hbase_default", "orders_latest")
 
     def planned(self) -> Sequence[Replaceable]:
-        found = self.sink
-        assert isinstance(found, HBaseLatestSink)
-        return HistoryCompaction().planned(self.opened, found, CompactionRequest())
+        return HistoryCompaction().planned(self.opened, self.sink, CompactionRequest())
 
     def vacuum(self, hours: int = 24) -> None:
         """HBase compacts its tables itself."""
@@ -455,7 +504,7 @@ class HBaseLatestInMemory(LatestInMemory):
             cells = {column: value for column, (value, _) in cluster.newest("orders_latest", key).items()}
             if not cells:
                 continue
-            row = hbase_rows.LatestRow(key, cells)
+            row = hbase_rows.KeyedRow(key, cells)
             # Of a key that is gone, others see no field.
             assert any(column.startswith(b"d:") for column in cells) != row.mark.gone
             at = {"_offset": row.place.offset, "_partition": row.place.partition.partition, "_index": row.place.index}
@@ -471,8 +520,243 @@ class HBaseLatestInMemory(LatestInMemory):
         return self.table.published().number
 
     @property
+    def looking(self) -> Sequence[tuple[Any, str]]:
+        return ((newest_rows, "steady"),)
+
+    @property
     def publishing(self) -> Sequence[tuple[str, object]]:
-        return tuple((name, hbase_latest.LatestInHBase) for name in ("begin", "put", "put_again", "remove"))
+        return tuple((name, hbase_latest.KeyedTable) for name in ("begin", "put", "put_again", "remove"))
+
+
+# By key: the number of its rows, the least and the greatest of their values, the sum of their numbers, and that of their
+# ratios, with the greatest of these.
+Totals = tuple[int, str, str, int, float | None, float | None]
+VALUES = """\
+    values:
+      rows_of_it: count
+      least: {min: value}
+      greatest: {max: value}
+      numbers: {sum: number}
+      ratios: {sum: ratio}
+      top: {max: ratio}
+"""
+
+
+@dataclass
+class TotalsInMemory(LatestInMemory):
+    """A stream with one sink of totals. Here the key None is one like any other."""
+
+    null_keys: bool = True
+    # Whether the ingest begins at the ends, so that a backfill has something to read.
+    late: bool = False
+
+    def __post_init__(self) -> None:
+        if self.late:
+            self.text = self.text.replace("start: earliest", "start: latest")
+        self.text = self.text.replace("    id: integer\n", "    id: integer\n    number: integer\n    ratio: double\n")
+        super().__post_init__()
+
+    @property
+    def settings(self) -> AggregatesSettings:
+        found = self.sink
+        assert isinstance(found, AggregatesSettings)
+        return found
+
+    @abstractmethod
+    def totals_shown(self) -> dict[int | None, Totals]:
+        """By key what others see; no key is there twice."""
+
+    def check(self, *, published: bool) -> None:
+        wanted = self.totals()
+        assert self.totals_counting() == wanted
+        if published:
+            assert self.totals_shown() == wanted
+
+    def totals(self) -> dict[int | None, Totals]:
+        """By key what the model says."""
+        rows: dict[int | None, list[tuple[str, int, float | None]]] = {}
+        for (_, offset), changes in self.committed.items():
+            for one in changes:
+                rows.setdefault(NULLS if self.wide and one.key is None else one.key, []).append(
+                    (one.value, offset, ratio_of(offset))
+                )
+        found = {}
+        for key, some in rows.items():
+            values, numbers, ratios = zip(*some, strict=True)
+            known = [one for one in ratios if one is not None]
+            ratio = (sum(known), max(known)) if known else (None, None)
+            found[key] = len(some), min(values), max(values), sum(numbers), *ratio
+        return found
+
+    def totals_counting(self) -> dict[int | None, Totals]:
+        """By key what Tidemark's reader gives."""
+        rows = [*self.admin.rows(self.opened, self.sink, 1_000_000)]
+        found = {self._key_of(one["key"]): self._totals(one["values"]) for one in rows}
+        assert len(found) == len(rows)
+        return found
+
+    def _key_of(self, texts: Mapping[str, str | None]) -> int | None:
+        id_ = texts.get("id")
+        if self.wide:
+            return self._key(None if id_ is None else float(id_), texts.get("part"))
+        return None if id_ is None else int(id_)
+
+    def _seen_totals(self) -> dict[int | None, Totals]:
+        """By key what others see in a lake; no key is there twice. Nothing is there but the key, the totals and the bucket."""
+        rows, names = self.seen(), {*self.sink.key, *self.settings.values, BUCKET}
+        assert all({*row} == names for row in rows)
+        found: dict[int | None, Totals] = {}
+        for row in rows:
+            key = self._key(row["id"], row.get("part")) if self.wide else row["id"]
+            assert key not in found
+            found[key] = tuple(row[name] for name in self.settings.values)  # type: ignore[assignment]
+        return found
+
+    @staticmethod
+    def _totals(texts: Mapping[str, str | None]) -> Totals:
+        ratios, top = texts.get("ratios"), texts.get("top")
+        return (
+            int(str(texts["rows_of_it"])),
+            str(texts["least"]),
+            str(texts["greatest"]),
+            int(str(texts["numbers"])),
+            None if ratios is None else float(ratios),
+            None if top is None else float(top),
+        )
+
+
+@dataclass
+class HBaseAggregatesInMemory(TotalsInMemory, HBaseLatestInMemory):
+    """The sink `hbase_aggregates`. Here the key None is one like any other."""
+
+    kind: str = "hbase_aggregates"
+    more: str = f"    table: orders_latest\n{VALUES}"
+
+    @property
+    def admin(self) -> PublishedAdmin:
+        return HBaseAggregatesAdmin()
+
+    def prepare(self, key: Sequence[str] = (), buckets: int = BUCKETS, stream: str = "orders") -> None:
+        types.keep(history_of(self.base), self.opened.fields, self.opened.was)
+        values = self.settings.described(self.opened.fields)
+        names = types.names_of(history_of(self.base), self.opened.was)
+        self.table.prepare(stream, self.ledger, key or self.sink.key, buckets, names, values)
+
+    @property
+    def looking(self) -> Sequence[tuple[Any, str]]:
+        table = ((hbase_latest.KeyedTable, name) for name in ("begin", "rows", "put"))
+        return (aggregated_rows, "steady"), (aggregated_rows, "all_count"), *table
+
+    def totals_shown(self) -> dict[int | None, Totals]:
+        """By key what others see; no key is there twice."""
+        cluster, found = CLUSTERS[self._host], {}
+        for name in cluster.rows("orders_latest", b"", b"\x10"):
+            cells = {column: value for column, (value, _) in cluster.newest("orders_latest", name).items()}
+            if cells:
+                row = hbase_rows.KeyedRow(name, cells)
+                texts = {one: value.decode() for one, value in row.fields.items()}
+                key = self._key_of(texts)
+                assert key not in found
+                found[key] = self._totals(texts)
+        return found
+
+
+@dataclass
+class LakeTotalsInMemory(TotalsInMemory):
+    """A stream with one sink of totals in a lake."""
+
+    @abstractmethod
+    def prepare_table(self, settings: AggregatesSettings, stream: str, fields: Fields, names: Names) -> None: ...
+
+    @abstractmethod
+    def rewrite_table(self, more: int = 0) -> None:
+        """As another program does it: the same rows in other files, or with that many rows more of the key 3."""
+
+    @abstractmethod
+    def set_back(self) -> None:
+        """As another program does it: the version before is the newest one again."""
+
+    def prepare(self, key: Sequence[str] = (), buckets: int = BUCKETS, stream: str = "orders") -> None:
+        settings = self.settings.model_copy(update={"key": key or self.sink.key, "buckets": buckets})
+        history, fields, was = history_of(self.base), self.opened.fields, self.opened.was
+        self.prepare_table(settings, stream, types.as_stored(history, fields, was), types.names_of(history, was))
+        types.keep(history, fields, was)
+
+    def totals_shown(self) -> dict[int | None, Totals]:
+        return self._seen_totals()
+
+    @property
+    def looking(self) -> Sequence[tuple[Any, str]]:
+        return (latest_table, "steady"), (latest_table, "all_count"), (totals_fold, "unsettled")
+
+
+@dataclass
+class DeltaAggregatesInMemory(LakeTotalsInMemory, DeltaLatestInMemory):
+    """The sink `delta_aggregates`."""
+
+    kind: str = "delta_aggregates"
+    more: str = VALUES
+
+    @property
+    def admin(self) -> LakeTotalsAdmin:
+        return DeltaAggregatesAdmin()
+
+    def prepare_table(self, settings: AggregatesSettings, stream: str, fields: Fields, names: Names) -> None:
+        prepare_delta_totals(self.base, settings, fields, stream, self.ledger, names)
+
+    def rewrite_table(self, more: int = 0) -> None:
+        table = DeltaTable(self.base)
+        if more:
+            table.update({"rows_of_it": f"rows_of_it + {more}"}, predicate="id = 3")
+        else:
+            table.optimize.compact()
+
+    def set_back(self) -> None:
+        table = DeltaTable(self.base)
+        table.restore(table.version() - 1)
+
+    def planned(self) -> Sequence[Replaceable]:
+        return DeltaAggregatesCompaction().planned(self.opened, self._sink, CompactionRequest())
+
+
+@dataclass
+class IcebergAggregatesInMemory(LakeTotalsInMemory, IcebergLatestInMemory):
+    """The sink `iceberg_aggregates`."""
+
+    kind: str = "iceberg_aggregates"
+    more: str = f"    table: lake.orders\n{VALUES}"
+
+    @property
+    def admin(self) -> LakeTotalsAdmin:
+        return IcebergAggregatesAdmin()
+
+    def prepare_table(self, settings: AggregatesSettings, stream: str, fields: Fields, names: Names) -> None:
+        prepare_iceberg_totals(where_of(self.opened, self._sink), settings, fields, stream, self.ledger, names)
+
+    def _table(self) -> Table:
+        found = catalog.opened(where_of(self.opened, self._sink))
+        assert found is not None
+        return found
+
+    def set_back(self) -> None:
+        newest = self._table().current_snapshot()
+        assert newest is not None
+        assert newest.parent_snapshot_id is not None
+        self._table().manage_snapshots().rollback_to_snapshot(newest.parent_snapshot_id).commit()
+
+    def rewrite_table(self, more: int = 0) -> None:
+        table = self._table()
+        rows = table.scan().to_arrow()
+        changed = [{**row, "rows_of_it": row["rows_of_it"] + more * (row["id"] == 3)} for row in rows.to_pylist()]
+        table.overwrite(pa.Table.from_pylist(changed, rows.schema))
+
+    def planned(self) -> Sequence[Replaceable]:
+        return IcebergAggregatesCompaction().planned(self.opened, self._sink, CompactionRequest())
+
+
+def ratio_of(offset: int) -> float | None:
+    """Some are null; the sums of the others are exact."""
+    return None if offset % 3 == 0 else offset / 4 - 2
 
 
 @dataclass
@@ -491,13 +775,15 @@ class _Work:
         self.rows = {(at, offset): self.world.code(at.partition, offset) for at, offset in messages}
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
-        self._place = self.world.plain.place(
+        self._place = self.world.admin.place(
             self.world.opened, self.world.sink, self.lane, self.seq, attempt.generation
         )
         there = Path(self._place["folder"].removeprefix("file://"))
         there.mkdir(parents=True)
         schema = pa.schema([one for one in columns(self.world.opened.fields) if one.name != GENERATION])
-        made = pa.Table.from_pylist([*_written(self.rows, wide=self.world.wide)], schema=schema)
+        made = pa.Table.from_pylist(
+            [*_written(self.rows, wide=self.world.wide, null_keys=self.world.null_keys)], schema=schema
+        )
         # Two tasks.
         half = made.num_rows // 2
         pq.write_table(made.slice(0, half), there / "part-0.parquet")
@@ -524,12 +810,14 @@ def _typed(kind: str, value: bytes | None) -> Any:
     return {"int": int, "integer": int, "double": float}.get(kind, str)(value.decode())
 
 
-def _written(rows: dict[Message, Sequence[Change]], *, wide: bool) -> Iterator[dict[str, Any]]:
+def _written(rows: dict[Message, Sequence[Change]], *, wide: bool, null_keys: bool) -> Iterator[dict[str, Any]]:
     for (log, offset), changes in rows.items():
         for index, one in enumerate(changes):
+            key = NULLS if wide and null_keys and one.key is None else one.key
             # Two keys may have one hash.
-            hashed = None if one.key is None else xxhash.xxh64_intdigest(str(one.key // 2).encode()) >> 1
-            spellings = WIDE_KEYS[one.key] if wide and one.key is not None else ((one.key, None),)
+            hashed = xxhash.xxh64_intdigest(str(key if key is None else key // 2).encode()) >> 1
+            hashed = None if key is None and not null_keys else hashed
+            spellings = WIDE_KEYS[key] if wide and key is not None else ((key, None),)
             id_, part = spellings[offset % len(spellings)]
             yield {
                 "_topic": "orders",
@@ -544,6 +832,8 @@ def _written(rows: dict[Message, Sequence[Change]], *, wide: bool) -> Iterator[d
                 "value": one.value,
                 # Of streams that have this field too.
                 "number": offset,
+                "count": offset,
+                "ratio": ratio_of(offset),
                 DELETED: one.deleted,
                 KEY_HASH: hashed,
                 BUCKET: None if hashed is None else hashed % BUCKETS,

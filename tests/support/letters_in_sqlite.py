@@ -38,7 +38,7 @@ class LettersInSQLite(IcebergInMemory):
 
     def __post_init__(self) -> None:
         where = f"dead_letters: {{type: sql, sql: {self.connection}, table: {self.table_name}}}\n"
-        self.text = self.text.replace("dead_letters:\n  table: orders_dead\n", where)
+        self.text = self.text.replace("dead_letters:\n  type: hbase\n  table: orders_dead\n", where)
         super().__post_init__()
 
     def _connection(self, name: str) -> Connection:
@@ -49,7 +49,7 @@ class LettersInSQLite(IcebergInMemory):
 
     @property
     def letters(self) -> LettersInSQL:
-        return letters_in(self._connection, self.connection, self.table_name, self.name, self.opened.book)
+        return letters_in(self._connection, self.connection, self.table_name, self.name, self.opened.ledger)
 
     @property
     def place(self) -> SinkReceipt:
@@ -57,12 +57,12 @@ class LettersInSQLite(IcebergInMemory):
         return SinkReceipt(name="dead_letters", type="sql_dead_letters", place=place)
 
     def process(self, lane: str, run: str = "run 1", *, until: Step | None = None) -> Record:
-        book = self.opened.book
-        found, register = book.head(lane), book.register()
+        ledger = self.opened.ledger
+        found, register = ledger.head(lane), ledger.register()
         assert found is not None
         assert register is not None
         self.letters.prepare(self.name, register[1].ledger)
-        note_places(book, [self.place])
+        note_places(ledger, [self.place])
 
         def heard(step: Step) -> None:
             if step == until:
@@ -70,7 +70,7 @@ class LettersInSQLite(IcebergInMemory):
 
         self.now += 1
         this, seq = Run(run, "v1", "d"), found.head.seq + 1
-        return protocol.process(book, self.opened.sweeper, _Work(self, run), hold, lane, seq, this, on_step=heard)
+        return protocol.process(ledger, self.opened.sweeper, _Work(self, run), hold, lane, seq, this, on_step=heard)
 
     def asked(self, statement: str) -> list[Any]:
         """As another program asks the database."""
@@ -96,7 +96,7 @@ class LettersInSQLite(IcebergInMemory):
         return len(self.asked(f"SELECT 1 FROM {self.table_name}_attempts"))
 
     def counting(self) -> list[tuple[int, int]]:
-        authority = self.opened.book.view().of(None).authority
+        authority = self.opened.ledger.view().of(None).authority
         rows = (one for range_ in authority.covered().hull() for one in self.letters.rows(authority, range_))
         return sorted((place.partition.partition, place.offset) for place, row in rows if row is not None)
 

@@ -220,7 +220,7 @@ class LiveStream:
         return RangeSet(OffsetRange(at, start, until) for start, until in intervals)
 
     def head(self, lane: str = INGEST) -> Head:
-        found = self.opened.book.head(lane)
+        found = self.opened.ledger.head(lane)
         assert found is not None
         return found.head
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.newest import newest_windows, open_heads
 from tidemark.ledger.records import Gap, LaneKind, Record, WindowRange
 from tidemark.offsets.coordinates import Coordinate
 
-LANES, MOST_READS = 50, 20
+LANES, MAX_READS = 50, 20
 
 
 def places(records: list[Record], chance: random.Random) -> Iterator[Coordinate]:
@@ -27,6 +27,6 @@ def places(records: list[Record], chance: random.Random) -> Iterator[Coordinate]
         yield Coordinate(one.partition, max(0, offset))
 
 
-def newest(book: Book, limit: int) -> list[Record]:
-    found = book.register()
-    return newest_windows(book, found[1], open_heads(book, found[1]), limit) if found else []
+def newest(ledger: Ledger, limit: int) -> list[Record]:
+    found = ledger.register()
+    return newest_windows(ledger, found[1], open_heads(ledger, found[1]), limit) if found else []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tidemark.ledger.stores.contract import InDoubt, Key, Offsets
+from tidemark.ledger.stores.contract import Key, Offsets, WriteInDoubt
 
 
 class MemoryStore:
@@ -27,7 +27,7 @@ class MemoryStore:
         self.beside: dict[str, MemoryStore] = {}
 
     def streams(self) -> list[str]:
-        """As `NamesStreams`: the other streams that a test has put beside this one."""
+        """As `SupportsStreamList`: the other streams that a test has put beside this one."""
         return sorted(self.beside)
 
     def of_stream(self, name: str) -> MemoryStore:
@@ -53,12 +53,12 @@ class MemoryStore:
         self.swaps += 1
         fault = self.faults.pop(0) if self.faults else None
         if fault == LOST_NOT_APPLIED:
-            raise InDoubt("the connection was lost")
+            raise WriteInDoubt("the connection was lost")
         applied = self.values.get(key) == expected
         if applied:
             self.values[key] = value
         if fault == LOST_APPLIED:
-            raise InDoubt("the connection was lost")
+            raise WriteInDoubt("the connection was lost")
         if fault == FALSE_THOUGH_APPLIED:
             return False
         return applied

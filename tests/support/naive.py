@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.lookup import CoveringWindows
 from tidemark.ledger.records import Gap, Record, WindowRange
 from tidemark.offsets.coordinates import Coordinate
@@ -16,10 +16,10 @@ Name = tuple[str, int]
 class Scan:
     """The whole history, read once."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
-        found = {(record.lane, record.seq): record for _, record in book.records_with_bytes()}
-        last = [stored.head.last for stored in book.heads().values() if stored.head.last is not None]
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        found = {(record.lane, record.seq): record for _, record in ledger.records_with_bytes()}
+        last = [stored.head.last for stored in ledger.heads().values() if stored.head.last is not None]
         self.records = list((found | {(record.lane, record.seq): record for record in last}).values())
         self._parts: dict[TopicPartition, list[tuple[int, int, WindowRange | Gap, Record]]] = defaultdict(list)
         for record in self.records:
@@ -44,7 +44,7 @@ class Scan:
 
     def _selects(self, record: Record, place: Coordinate) -> bool:
         selection = record.window.selection
-        return selection is None or (place.partition, place.offset) in self._book.selection(selection)
+        return selection is None or (place.partition, place.offset) in self._ledger.selection(selection)
 
 
 def names(records: list[Record]) -> list[Name]:

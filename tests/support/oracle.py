@@ -169,7 +169,7 @@ ORDERS_STREAM: dict[str, Any] = {
     },
     "checks": [{"invalid_when": "amount < 0", "reason": "negative amount"}],
     "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 
 
@@ -229,7 +229,7 @@ EXAMPLES = (CDN, ORDERS)
 # One ledger for all streams of the tests, as in production.
 LEDGER, OFFSETS = "ledger", "offsets"
 LEDGERS: dict[str, dict[str, Any]] = {
-    "hbase": {"table": LEDGER, "offsets_table": OFFSETS},
+    "hbase": {"type": "hbase", "table": LEDGER, "offsets_table": OFFSETS},
     "zookeeper": {"type": "zookeeper"},
 }
 
@@ -240,7 +240,7 @@ def stream_of(example: Example, name: str, topics: tuple[str, ...], **changes: A
     stream["stream"] = name
     source = {**stream["source"], "topics": list(topics), **changes.pop("source", {})}
     stream["source"] = {key: value for key, value in source.items() if value is not None}
-    stream["dead_letters"] = {"table": f"{name}_dead"}
+    stream["dead_letters"] = {"type": "hbase", "table": f"{name}_dead"}
     for sink in stream["sinks"]:
         sink["table" if sink["type"] == "hbase" else "folder"] = name
     stream["ledger"] = LEDGERS["hbase"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark.views.latency import Latency
-from tidemark.views.overview import OfIngest, Overview, PartitionNow
+from tidemark.views.overview import IngestDeadLetters, Overview, PartitionNow
 
 _PARTITION = PartitionNow("orders", 0, 0, 0, 0, 0, None, None, None, None, "safe", None, None, None)
 _OVERVIEW = Overview(
@@ -38,7 +38,7 @@ _OVERVIEW = Overview(
     open_transactions=[],
     lanes=[],
     windows=[],
-    ingest=OfIngest(0, 0, 0, [], [], None),
+    ingest=IngestDeadLetters(0, 0, 0, [], [], None),
     unknown_fields=None,
     more_partitions=0,
 )
@@ -52,5 +52,5 @@ def shown_overview(*partitions: PartitionNow, **given: Any) -> Overview:
     """`status`, if any, is that of a stream with a window."""
     lags = [one.lag for one in partitions if one.lag is not None]
     if given.get("status") is not None:
-        given = {"ingest": OfIngest(1, 0, 0, [], [], None), **given}
+        given = {"ingest": IngestDeadLetters(1, 0, 0, [], [], None), **given}
     return replace(_OVERVIEW, partitions=list(partitions), **{"lag": sum(lags) if lags else None, **given})

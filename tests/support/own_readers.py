@@ -12,6 +12,7 @@ from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.hbase.settings import HBaseSink
+from tidemark.sinks.hbase.table import stream_table
 from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.kafka.messages import kafka_messages
 from tidemark.sinks.kafka.settings import KafkaSink
@@ -24,7 +25,7 @@ Rows = list[tuple[Place, Fields]]
 
 
 def dead_letters(opened: OpenStream) -> Rows:
-    return [_stored(row) for row in hbase_rows(opened.book, opened.dead_letter_table(), None)]
+    return [_stored(row) for row in hbase_rows(opened.ledger, opened.dead_letter_table(), None)]
 
 
 def results_of(opened: OpenStream, sinks: set[str], *, with_spark: bool) -> Iterator[tuple[str, Rows]]:
@@ -37,19 +38,19 @@ def results_of(opened: OpenStream, sinks: set[str], *, with_spark: bool) -> Iter
 
 
 def _plain(opened: OpenStream, sink: Sink) -> Rows | None:
-    book = opened.book
+    ledger = opened.ledger
     if isinstance(sink, HBaseSink):
-        return [_stored(row) for row in hbase_rows(book, opened.result_table(sink.hbase, sink.table), sink.name)]
+        return [_stored(row) for row in hbase_rows(ledger, stream_table(opened, sink.hbase, sink.table), sink.name)]
     if isinstance(sink, ParquetSink | DeltaSink):
         read = delta_tables if isinstance(sink, DeltaSink) else parquet_tables
-        return [_row(opened, row) for table in read(book, sink.name) for row in table.to_pylist()]
+        return [_row(opened, row) for table in read(ledger, sink.name) for row in table.to_pylist()]
     if isinstance(sink, IcebergSink):
         from tidemark.sinks.iceberg.reading import iceberg_tables
 
-        tables = iceberg_tables(book, sink.name, opened.connections)
+        tables = iceberg_tables(ledger, sink.name, opened.connections)
         return [_row(opened, row) for table in tables for row in table.to_pylist()]
     if isinstance(sink, KafkaSink) and sink.value is None:
-        messages = kafka_messages(book, kafka_endpoint(opened.connections(sink.kafka)), sink.targets(), sink.name)
+        messages = kafka_messages(ledger, kafka_endpoint(opened.connections(sink.kafka)), sink.targets(), sink.name)
         places = ((one.origin.place, one.value) for one in messages)
         return [
             ((at.partition.topic, at.partition.partition, at.offset, at.index), _json(opened, value))

@@ -19,7 +19,7 @@ from tidemark.runs.live.open_stream import OpenStream
 
 @pytest.fixture(autouse=True)
 def page_ledger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every test of the pages runs on each kind of ledger: with another store, and with another connection."""
+    """A full run takes the tests of the pages through each kind of ledger: with another store, and with another connection."""
     kind: str = request.param
     if kind != "hbase":
         monkeypatch.setattr(streams_in_memory, "MemoryStore", TransactionalStore)

@@ -21,7 +21,7 @@ def with_files(live: LiveStream, **sink: Any) -> None:
 def places_by_reader(live: LiveStream, spark: SparkSession) -> list[list[tuple[Any, ...]]]:
     """Coordinate and index of each reader's rows, sorted."""
     with_spark = results(spark, live.opened, "parquet").collect()
-    plain = [row for table in parquet_tables(live.opened.book, "parquet") for row in table.to_pylist()]
+    plain = [row for table in parquet_tables(live.opened.ledger, "parquet") for row in table.to_pylist()]
     return [
         sorted((row["_topic"], row["_partition"], row["_offset"], row["_index"]) for row in rows)
         for rows in (with_spark, plain)

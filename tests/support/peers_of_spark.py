@@ -6,7 +6,7 @@ import socket
 import struct
 
 _SECONDS = 3.0
-_MOST_BYTES = 16 << 20
+_MAX_BYTES = 16 << 20
 _CHUNK_REQUEST, _CHUNK, _RPC, _RPC_ANSWER = 0, 1, 3, 4
 _OPEN_BLOCKS = b"\0"
 
@@ -39,7 +39,7 @@ def _send(connection: socket.socket, kind: int, body: bytes) -> None:
 
 def _receive(connection: socket.socket) -> tuple[int, bytes]:
     size, kind = struct.unpack(">qb", _take(connection, 9))
-    if not 9 <= size <= _MOST_BYTES:
+    if not 9 <= size <= _MAX_BYTES:
         # Another protocol.
         raise EOFError
     return kind, _take(connection, size - 9)

@@ -8,7 +8,7 @@ from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.ledger.records import Head, LaneKind, LaneState, Window, positions
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.planning.checking import changes
-from tidemark.planning.inputs import Known, Policies, Request
+from tidemark.planning.inputs import KafkaState, Policies, Request
 
 TOPIC = "logs"
 REQUEST = Request(topics=(TOPIC,), isolation="read_committed", run="r", now=1)
@@ -32,10 +32,10 @@ def head(**offsets: int) -> Head:
     )
 
 
-def kafka(*logs: tuple[int, int], topic_id: str = "id", known_as: int | None = 1) -> Known:
+def kafka(*logs: tuple[int, int], topic_id: str = "id", known_as: int | None = 1) -> KafkaState:
     """A topic with a (start, end) for each partition; `known_as` None: the ledger knows another id."""
     found = TopicLog(topic_id, {number: PartitionLog(start, end, 0) for number, (start, end) in enumerate(logs)})
-    return Known({TOPIC: found}, {} if known_as is None else {TOPIC: known_as})
+    return KafkaState({TOPIC: found}, {} if known_as is None else {TOPIC: known_as})
 
 
 def read(window: Window | None) -> dict[int, tuple[int, int]]:
@@ -51,5 +51,5 @@ def request(**policies: str) -> Request:
     return replace(REQUEST, policies=Policies(**policies))
 
 
-def found(head: Head, known: Known, request: Request) -> list[tuple[str, str, int, tuple[tuple[int, int], ...]]]:
+def found(head: Head, known: KafkaState, request: Request) -> list[tuple[str, str, int, tuple[tuple[int, int], ...]]]:
     return [(one.change.value, one.topic, one.after, one.starts) for one in changes(head, known, request)]

@@ -10,8 +10,8 @@ from tests.support.memory import MemoryStore
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
-from tidemark.ledger.book import Book
 from tidemark.ledger.erasures import WrittenPlace
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import (
     Attempt,
     Head,
@@ -84,19 +84,19 @@ class World:
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.now = 1_000_000
         self.store = store or MemoryStore()
-        self.book = Book(self.store, "s", clock=lambda: self.now)
+        self.ledger = Ledger(self.store, "s", clock=lambda: self.now)
         self.sweeps = Sweeps()
 
     def open(self) -> None:
-        open_lane(self.book, LANE, LaneKind.INGEST, run="run 1", start=positions({AT: 0}))
+        open_lane(self.ledger, LANE, LaneKind.INGEST, run="run 1", start=positions({AT: 0}))
 
     def pin(self) -> int:
-        pending = protocol.pin(self.book, self.sweeps, LANE, plan)
+        pending = protocol.pin(self.ledger, self.sweeps, LANE, plan)
         assert pending is not None
         return pending.window.seq
 
     def process(self, seq: int, run: Run = RUN, on_step: Listener = protocol.nobody) -> Record:
-        return protocol.process(self.book, self.sweeps, NoWork(), hold, LANE, seq, run, on_step=on_step)
+        return protocol.process(self.ledger, self.sweeps, NoWork(), hold, LANE, seq, run, on_step=on_step)
 
     def one_window(self) -> None:
         self.open()
@@ -104,6 +104,6 @@ class World:
 
     @property
     def head(self) -> Head:
-        found = self.book.head(LANE)
+        found = self.ledger.head(LANE)
         assert found is not None
         return found.head

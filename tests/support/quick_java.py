@@ -22,10 +22,12 @@ from services.site import REPOSITORY, Site
 
 JOB = REPOSITORY / "tests" / "jobs" / "usual_classes_job.py"
 
+_PATIENCE_SECONDS = 300.0
+
 # For many short programs and little data, compiling costs Java more than it gains: a window takes two thirds of the time.
 # With one compiler its room for compiled code would be a fifth of the default, and full after some hundreds of queries.
 # Checking the classes of Spark and the servers at each start is a fifth of the start; the logging would warn of its absence.
-_OPTIONS = (
+OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
     "-Xlog:disable -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
@@ -46,14 +48,17 @@ exec "{java}" "$@"
 
 @contextmanager
 def quick_java(site: Site) -> Iterator[None]:
-    """Make each Java that is started from here on a quick one. At the end of the block, the archive is there."""
+    """Make each Java that is started from here on a quick one. At the end of the block, the archive is there.
+
+    On a machine that is too busy to make it in time, all of them go without.
+    """
     java = shutil.which("java")
     assert java is not None
     home = Path(java).resolve().parent.parent
     classes = sorted(path.name for path in (Path(pyspark.__file__).parent / "jars").iterdir())
     of_these = "\n".join([str(home), (home / "release").read_text(), *classes, _JAVA, JOB.read_text()])
     archive = REPOSITORY / ".local" / f"classes-{sha256(of_these.encode()).hexdigest()[:16]}.jsa"
-    os.environ.update({"JAVA_TOOL_OPTIONS": _OPTIONS, "JAVA_HOME": str(_home(site, home, archive))})
+    os.environ.update({"JAVA_TOOLOPTIONS": OPTIONS, "JAVA_HOME": str(_home(site, home, archive))})
     with archive.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +74,13 @@ def quick_java(site: Site) -> Iterator[None]:
         try:
             yield
         finally:
-            making.wait(300)
+            try:
+                making.wait(_PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                # What it has written is a part. With it ends the driver below it.
+                making.kill()
+                making.wait()
+                new.unlink(missing_ok=True)
             if new.exists():
                 new.rename(archive)
 
@@ -104,6 +115,6 @@ def _make(site: Site, home: Path) -> subprocess.Popen[bytes]:
             **os.environ,
             **environment.spark(site),
             "JAVA_HOME": str(home),
-            "JAVA_TOOL_OPTIONS": _OPTIONS.replace("-BytecodeVerificationRemote", "+BytecodeVerificationRemote"),
+            "JAVA_TOOLOPTIONS": OPTIONS.replace("-BytecodeVerificationRemote", "+BytecodeVerificationRemote"),
         },
     )

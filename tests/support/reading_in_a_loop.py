@@ -11,16 +11,28 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from tests.support.covering import REPOSITORY
 from tests.support.waiting import until
 
 Answer = list[list[Any]] | None
+
+
+def states_seen(answers: Sequence[tuple[str, Answer]], states: Sequence[Answer]) -> set[int]:
+    """The numbers of the states that were seen. Raises AssertionError for an answer that is no state, or an earlier one."""
+    at, seen = 0, set()
+    for program, answer in answers:
+        known = [number for number in range(at, len(states)) if states[number] == answer]
+        assert known, f"{program} saw {answer}, which is none of {states[at:]}"
+        at = known[0]
+        seen.add(at)
+    return seen
 
 
 @dataclass
@@ -56,6 +68,45 @@ class LoopOfReaders:
         """Until each program has begun to read after now, and has answered."""
         there = len(self.answers())
         until(lambda: len(self.answers()) >= there + 2 * _PROGRAMS, "the other programs read no more")
+
+
+class LoopInAThread:
+    """A thread that calls `read` again and again as long as the context. A failure of it fails the test."""
+
+    def __init__(self) -> None:
+        # How often `read` has come to its end.
+        self.done = 0
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._failed: Exception | None = None
+
+    def read(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.set()
+        self._thread.join(120)
+        assert self._failed is None, self._failed
+
+    def wait(self) -> None:
+        """Until everything was read from now on."""
+        there = self.done
+        until(lambda: self._failed is not None or self.done >= there + 2, "the other programs read no more")
+        assert self._failed is None, self._failed
+
+    def _run(self) -> None:
+        try:
+            while not self._ends.is_set():
+                self.read()
+                self.done += 1
+        except Exception as problem:
+            self._failed = problem
 
 
 _PROGRAMS = 3

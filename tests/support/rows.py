@@ -26,7 +26,7 @@ def stream_of(**parts: Any) -> Stream:
             "source": {"topics": ["orders"]},
             "scheme": {"type": "string"},
             "sinks": [{"type": "hbase", "table": "orders"}],
-            "dead_letters": {"table": "dead"},
+            "dead_letters": {"type": "hbase", "table": "dead"},
             **parts,
         }
     )
@@ -63,7 +63,7 @@ BATCHES = Example(
         "scheme": {"type": "json", "fields": {"id": "integer", "amount": "double"}},
         "checks": [{"invalid_when": "amount < 0", "reason": "negative amount"}],
         "sinks": SINKS,
-        "dead_letters": {"table": "-"},
+        "dead_letters": {"type": "hbase", "table": "-"},
     },
     ("batches",),
     3,
@@ -119,7 +119,7 @@ ORDERS: dict[str, Any] = {
     },
     "transform": {"sql": KEPT, "fields": {"customer": "string", "id": "integer"}},
     "sinks": SINKS,
-    "dead_letters": {"table": "-"},
+    "dead_letters": {"type": "hbase", "table": "-"},
 }
 
 

@@ -1,6 +1,6 @@
 """A failed test on servers is run once more, and the first failure is printed whole.
 
-Three processes with servers of their own share a machine. So now and then a right answer comes too late, while a fault fails
+Two processes with servers of their own share a machine. So now and then a right answer comes too late, while a fault fails
 twice. Tests of the commit protocol are the exception: a fault of the protocol may show once in a thousand times. They are
 run again only when a deadline has passed, which says nothing about results. Unit tests share these processes, and the same
 holds for them: a deadline is waited for again, and nothing else.

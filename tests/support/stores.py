@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-import yaml
 from pydantic import TypeAdapter
 
 from services import control
@@ -18,9 +17,9 @@ from tidemark.clients.connections import Connection
 from tidemark.clients.environment import from_environment
 from tidemark.clients.zookeeper import ZooKeeperEndpoint
 from tidemark.ledger.stores.contract import LedgerStore
-from tidemark.ledger.stores.kind import LedgerSettings, Waits
+from tidemark.ledger.stores.kind import LedgerSettings, RequestTimeouts
 from tidemark.ledger.stores.kinds import ledger_store
-from tidemark.streams.model import Ledger
+from tidemark.streams.model import AnyLedger
 
 # What a stream file says of them.
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -67,7 +66,7 @@ class Stores:
             found = from_environment(name)
             return replace(found, port=port) if port else found
 
-        return ledger_store(self.settings, stream, connections, Waits(timeout, patience))
+        return ledger_store(self.settings, stream, connections, RequestTimeouts(timeout, patience))
 
     def new(self, *, port: int | None = None) -> LedgerStore:
         """A prepared ledger of an unused stream."""
@@ -82,21 +81,13 @@ def new_stream() -> str:
 
 def stores_of(said: Mapping[str, Any]) -> Stores:
     """What a stream file says under `ledger`."""
-    return Stores(TypeAdapter(Ledger).validate_python(said))
+    return Stores(TypeAdapter(AnyLedger).validate_python(said))
 
 
 def zookeeper_at(port: int) -> ZooKeeperEndpoint:
     """ZooKeeper, with the login that its connection in the environment has."""
     connection = json.loads(os.environ["AIRFLOW_CONN_ZOOKEEPER_DEFAULT"])
     return ZooKeeperEndpoint(f"127.0.0.1:{port}", connection["login"], connection["password"])
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--ledger",
-        type=yaml.safe_load,
-        help="a ledger to test, as in a stream file: '{type: sqlite}'; servers run already",
-    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

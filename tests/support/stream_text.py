@@ -14,5 +14,6 @@ sinks:
   - type: hbase
     table: orders
 dead_letters:
+  type: hbase
   table: orders_dead
 """

@@ -11,16 +11,16 @@ from tests.support.memory import MemoryStore
 from tests.support.protocol_world import NoWork, Sweeps, hold
 from tests.support.stream_text import MINIMAL
 from tidemark.clients.connections import Connection
-from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
+from tidemark.clients.kafka.topics import READ_COMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import INGEST, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import erasing
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.approval import Requesters
 from tidemark.runs.windows import ingest, lanes
 from tidemark.runs.windows.empty_windows import commit_unread
 from tidemark.streams.loading import load
@@ -39,12 +39,6 @@ class KafkaInMemory:
     ids: dict[str, str] = field(default_factory=dict)
     # Where the first open transaction began, of all partitions: readers of committed messages end there.
     stable: int | None = None
-    # Offsets without a message: compaction has removed it, or it is a transaction's mark.
-    empty: RangeSet = field(default_factory=RangeSet)
-    # Offsets of messages of aborted transactions.
-    aborted: RangeSet = field(default_factory=RangeSet)
-    # Topics that are compacted by their settings now.
-    compact: set[str] = field(default_factory=set)
 
     def names(self) -> set[str]:
         return set(self.logs)
@@ -81,17 +75,13 @@ class KafkaInMemory:
         }
 
     def compacted(self, topics: Iterable[str]) -> set[str]:
-        return self.compact & set(topics)
+        return set()
 
-    def messages(
-        self, ranges: RangeSet, isolation: str = READ_UNCOMMITTED
-    ) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
+    def messages(self, ranges: RangeSet) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
         for one in ranges:
             start, end = self.logs[one.partition.topic][one.partition.partition]
             assert start <= one.start <= one.until <= end, "only what Kafka holds can be read"
-            hidden = self.empty if isolation == READ_UNCOMMITTED else self.empty | self.aborted
-            there = RangeSet([one]) - hidden
-            yield one, ((offset, None) for part in there for offset in range(part.start, part.until))
+            yield one, ((offset, None) for offset in range(one.start, one.until))
 
     def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         return {}
@@ -128,8 +118,10 @@ class StreamInMemory:
         path.write_text(self.text.replace("stream: orders\n", f"stream: {self.name}\n") + LEDGER)
         self.now = 1_000_000
         self.sweeps = Sweeps()
-        book = Book(self.store, self.name, clock=lambda: self.now)
-        self.opened = OpenStream(load(path), book, cast("Any", self.kafka), cast("Any", self.sweeps), self._connection)
+        ledger = Ledger(self.store, self.name, clock=lambda: self.now)
+        self.opened = OpenStream(
+            load(path), ledger, cast("Any", self.kafka), cast("Any", self.sweeps), self._connection
+        )
 
     def _connection(self, name: str) -> Connection:
         """One that leads nowhere, and files in the stream's folder."""
@@ -143,15 +135,15 @@ class StreamInMemory:
         return self.process(INGEST, run) if ingest.plan_ingest(self.opened, run) is not None else None
 
     def process(self, lane: str, run: str = "run 1") -> Record:
-        book = self.opened.book
-        found = book.head(lane)
+        ledger = self.opened.ledger
+        found = ledger.head(lane)
         assert found is not None
-        return protocol.process(book, self.sweeps, NoWork(), hold, lane, found.head.seq + 1, Run(run, "v1", "d"))
+        return protocol.process(ledger, self.sweeps, NoWork(), hold, lane, found.head.seq + 1, Run(run, "v1", "d"))
 
     def erase(self, wanted: RangeSet, run: str = "erasure") -> Record:
         """An erasure of messages, as ann asks for it."""
         chosen = erasing.choose(self.opened, wanted)
-        lane = erasing.open_erasure(self.opened, run, chosen, "request 4711", People("ann"))
+        lane = erasing.open_erasure(self.opened, run, chosen, "request 4711", Requesters("ann"))
         pending = lanes.plan_lane(self.opened, lane, run)
         assert pending is not None
         record = commit_unread(self.opened, lane, pending.window.seq, run)
@@ -159,7 +151,7 @@ class StreamInMemory:
         return record
 
     def positions(self) -> dict[int, int]:
-        found = self.opened.book.head(INGEST)
+        found = self.opened.ledger.head(INGEST)
         assert found is not None
         return {at.partition: offset for at, offset in found.head.offsets().items()}
 

@@ -13,25 +13,25 @@ from tests.support.rows import GIVEN_BACK
 Throwing = tuple[str, int, str]
 
 _FAR = "+999999-01-01 00:00:00"
-_MOST, _MOST_INT = 2**63 - 1, 2**31 - 1
+_MAX, _MAX_INT = 2**63 - 1, 2**31 - 1
 _FORM = "'yyyy-MM-dd HH:mm:ss'"
 
 # Each with a message for which it throws.
 THROWING: list[Throwing] = [
     # Java's own exceptions.
-    ("timestamp_millis(at)", _MOST, ""),
-    ("timestamp_seconds(at)", _MOST, ""),
+    ("timestamp_millis(at)", _MAX, ""),
+    ("timestamp_seconds(at)", _MAX, ""),
     (f"to_timestamp(s, {_FORM})", 0, _FAR),
     (f"try_to_timestamp(s, {_FORM})", 0, _FAR),
     (f"to_date(s, {_FORM})", 0, _FAR),
     (f"unix_timestamp(s, {_FORM})", 0, _FAR),
-    ("timestamp_micros(at) + interval 300000 years", _MOST, ""),
-    ("timestamp_micros(at) + interval 1 day", _MOST, ""),
-    ("date_trunc('year', timestamp_micros(-at))", _MOST, ""),
-    ("sequence(0L, at)", _MOST, ""),
+    ("timestamp_micros(at) + interval 300000 years", _MAX, ""),
+    ("timestamp_micros(at) + interval 1 day", _MAX, ""),
+    ("date_trunc('year', timestamp_micros(-at))", _MAX, ""),
+    ("sequence(0L, at)", _MAX, ""),
     ("format_string(s, 1)", 0, "%z"),
     ("rlike(s, s)", 0, "("),
-    ("timestampadd(YEAR, int(at), timestamp_micros(0))", _MOST_INT, ""),
+    ("timestampadd(YEAR, int(at), timestamp_micros(0))", _MAX_INT, ""),
     # Spark's, of any state.
     ("parse_json(s)", 0, "{"),
     ("to_number(s, '999')", 0, "x"),
@@ -48,15 +48,15 @@ THROWING: list[Throwing] = [
     ("from_csv(s, 'a int', map('mode', 'FAILFAST'))", 0, "x"),
     ("reflect('java.lang.Integer', 'parseInt', s)", 0, "x"),
     ("make_timestamp(int(at), 1, 1, 0, 0, 0)", 999_999, ""),
-    ("make_date(int(at), 1, 1)", _MOST_INT, ""),
-    ("make_dt_interval(int(at))", _MOST_INT, ""),
+    ("make_date(int(at), 1, 1)", _MAX_INT, ""),
+    ("make_dt_interval(int(at))", _MAX_INT, ""),
     ("element_at(array(1), int(at))", 0, ""),
     ("array(1)[at]", 7, ""),
     ("raise_error(s)", 0, "No space left on device"),
     ("int(s)", 0, "java.lang.OutOfMemoryError: Java heap space"),
     ("1 div at", 0, ""),
-    ("sequence(0, int(at))", _MOST_INT, ""),
-    ("array_repeat(s, int(at))", _MOST_INT, ""),
+    ("sequence(0, int(at))", _MAX_INT, ""),
+    ("array_repeat(s, int(at))", _MAX_INT, ""),
     # Of a class that only this value asks for.
     ("reflect('java.lang.Class', 'forName', s)", 0, "no.such.Thing"),
     # Of a class that is a server's elsewhere.
@@ -64,9 +64,9 @@ THROWING: list[Throwing] = [
 ]
 # What no memory is enough for.
 TOO_LONG: list[Throwing] = [
-    ("repeat(s, int(at))", _MOST_INT, "x"),
-    ("lpad(s, int(at), 'xy')", _MOST_INT, ""),
-    ("space(int(at))", _MOST_INT, ""),
+    ("repeat(s, int(at))", _MAX_INT, "x"),
+    ("lpad(s, int(at), 'xy')", _MAX_INT, ""),
+    ("space(int(at))", _MAX_INT, ""),
 ]
 # What needs more of a stack than a task has: the JVM has to live on.
 TOO_DEEP: list[Throwing] = [
@@ -207,7 +207,7 @@ def drawn_sinks(seed: int, name: str) -> list[dict[str, Any]]:
             "table": f"{name}_sums",
             "key": chance.choice([["s"], ["which", "t"]]),
             "values": {"n": "count", "total": {"sum": "at"}, "last": {"max": "t"}, "first": {"min": "s"}},
-            "block_offsets": chance.choice([10, 10_000, 1_000_000]),
+            "folder": f"{name}_sums",
         },
     ]
     return chance.sample(sinks, chance.randrange(1, len(sinks) + 1))
@@ -222,7 +222,7 @@ def drawn_values(seed: int, given: Sequence[Throwing]) -> Iterator[bytes | None]
     for number, (_, at, text) in enumerate(given):
         own = {"which": number, "at": at, "s": text, "t": chance.choice(_TIMES)}
         yield json.dumps(own).encode()
-        numbers = [0, -1, _MOST, -_MOST - 1, 10**15, None]
+        numbers = [0, -1, _MAX, -_MAX - 1, 10**15, None]
         yield json.dumps(
             {"at": chance.choice(numbers), "s": chance.choice(_NAMES), "t": chance.choice([None, *_TIMES])}
         ).encode()

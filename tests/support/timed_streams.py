@@ -104,10 +104,10 @@ class Timed(StreamInMemory):
     kafka: TimedKafka
 
     def process(self, lane: str, run: str = "run 1") -> Record:
-        found = self.opened.book.head(lane)
+        found = self.opened.ledger.head(lane)
         assert found is not None
         return protocol.process(
-            self.opened.book, self.sweeps, TimedWork(self.kafka), hold, lane, found.head.seq + 1, Run(run, "v1", "d")
+            self.opened.ledger, self.sweeps, TimedWork(self.kafka), hold, lane, found.head.seq + 1, Run(run, "v1", "d")
         )
 
     def selected(self, kind: LaneKind, ranges: RangeSet) -> None:

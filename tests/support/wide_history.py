@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from tests.support.bulk import load
 from tests.support.protocol_world import NoWork, hold
 from tidemark.commit import protocol
-from tidemark.ledger.book import head_key, record_key
 from tidemark.ledger.codec import encode
+from tidemark.ledger.ledger import head_key, record_key
 from tidemark.ledger.records import INGEST, Record, WindowRange, positions
 from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import TopicPartition
@@ -30,8 +30,8 @@ def give_history(opened: OpenStream, windows: int, each: int = EACH) -> None:
     run = lanes.this_run(opened, "history")
     pending = ingest.plan_ingest(opened, "history")
     assert pending is not None
-    protocol.process(opened.book, opened.sweeper, NoWork(), hold, INGEST, pending.window.seq, run)
-    found = opened.book.head(INGEST)
+    protocol.process(opened.ledger, opened.sweeper, NoWork(), hold, INGEST, pending.window.seq, run)
+    found = opened.ledger.head(INGEST)
     assert found is not None
     last = found.head.last
     assert last is not None
@@ -41,11 +41,11 @@ def give_history(opened: OpenStream, windows: int, each: int = EACH) -> None:
         batch[record_key(INGEST, record.seq)] = encode(record)
         if len(batch) == _AT_ONCE:
             # The last one of them is written with the next ones: a store gets all but the newest.
-            load(opened.book.store, batch)
+            load(opened.ledger.store, batch)
             batch = {record_key(INGEST, record.seq): encode(record)}
-    load(opened.book.store, batch)
+    load(opened.ledger.store, batch)
     head = replace(found.head, seq=last.seq, positions=last.positions, last=last)
-    assert opened.book.store.swap(head_key(INGEST), found.bytes, encode(head))
+    assert opened.ledger.store.swap(head_key(INGEST), found.bytes, encode(head))
 
 
 def _following(first: Record, offsets: dict[TopicPartition, int], windows: int, each: int) -> Iterator[Record]:

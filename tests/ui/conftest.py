@@ -81,7 +81,7 @@ def streams(site: Site) -> dict[str, Path]:
     )
     everybody = found["everybody"]
     example = (REPOSITORY / "dags" / "streams" / "cdn_logs.yaml").read_text()
-    (everybody / "cdn_logs.yaml").write_text(example + ledger("hbase"))
+    (everybody / "cdn_logs.yaml").write_text(example.replace("ledger:\n  type: hbase\n", ledger("hbase")))
     evil = MINIMAL.replace("stream: orders", f"stream: evil\ndescription: '{EVIL}'")
     (everybody / "evil.yaml").write_text(evil + ledger("hbase"))
     (everybody / "broken.yaml").write_text("stream: [")
@@ -205,7 +205,7 @@ def airflow(site: Site, kafka: Kafka, start_airflow: Callable[[], None]) -> Iter
 @pytest.fixture(scope="package")
 def ingested(airflow: Airflow, streams: dict[str, Path]) -> Airflow:
     """Airflow, in which an ingest of the example stream has run."""
-    found = open_stream(streams["everybody"] / "cdn_logs.yaml").book.head(INGEST)
+    found = open_stream(streams["everybody"] / "cdn_logs.yaml").ledger.head(INGEST)
     if found is None or found.head.last is None:
         # A scheduled run may be on its way already; both end well.
         assert airflow.run("cdn_logs__ingest") == "success"

@@ -57,6 +57,7 @@ def test_strangers_see_nothing(airflow: Airflow, routes: list[Route]) -> None:
     assert asked(airflow, ("GET", "/nowhere"), None).status == 404
 
 
+@pytest.mark.full
 @pytest.mark.covers("Q11")
 @pytest.mark.parametrize("user", SEEN)
 def test_a_stream_is_shown_to_those_who_may_see_its_dag(

@@ -49,7 +49,7 @@ def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator
     pending = ingest.plan_ingest(found, "test")
     assert pending is not None
     run = lanes.this_run(found, "test")
-    protocol.process(found.book, found.sweeper, NoWork(), hold, INGEST, pending.window.seq, run)
+    protocol.process(found.ledger, found.sweeper, NoWork(), hold, INGEST, pending.window.seq, run)
     slots(airflow, 0)
     airflow.wait_for_dag(DAG, "cdn_logs__ingest")
     yield found
@@ -97,11 +97,11 @@ def answer(airflow: Airflow, run: str, option: str, **token: str) -> None:
 
 
 def entry(opened: OpenStream, run: str) -> LaneEntry | None:
-    return all_lanes(opened.book).get(lanes.lane_name(LaneKind.REPLAY, f"{DAG}/{run}"))
+    return all_lanes(opened.ledger).get(lanes.lane_name(LaneKind.REPLAY, f"{DAG}/{run}"))
 
 
 def open_lanes(opened: OpenStream) -> set[str]:
-    found = opened.book.register()
+    found = opened.ledger.register()
     assert found is not None
     return set(found[1].lanes)
 

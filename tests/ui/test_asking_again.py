@@ -121,6 +121,7 @@ def lane_of(seqs: range, left: int) -> dict[str, Any]:
     return {**none, **known, **counts, "committed": committed, "partitions": parts}
 
 
+@pytest.mark.full
 @pytest.mark.covers("U17", "U13")
 def test_a_text_stays_selected_on_the_page_of_a_run_while_it_goes_on(airflow: Airflow, page: Page) -> None:
     lanes = [lane_of(range(1, 3), 9)]
@@ -296,6 +297,7 @@ def test_the_picture_goes_on_while_a_bar_has_the_focus_and_waits_while_offsets_a
     answers.wait()
 
 
+@pytest.mark.full
 @pytest.mark.covers("U23")
 def test_pending_windows_of_all_lanes_are_shown_alone(airflow: Airflow, page: Page) -> None:
     answers = Answers(page, STREAM)
@@ -335,6 +337,7 @@ def test_pending_windows_of_all_lanes_are_shown_alone(airflow: Airflow, page: Pa
     expect(page.locator("#shown-windows")).to_contain_text("1 of the newest")
 
 
+@pytest.mark.full
 @pytest.mark.covers("U1")
 def test_while_kafka_is_away_a_stream_shows_what_its_ledger_knows(airflow: Airflow, page: Page) -> None:
     """And says once what it cannot know. It comes back by itself. The answer is that of a real stream, less what Kafka says."""
@@ -374,6 +377,7 @@ def test_while_kafka_is_away_a_stream_shows_what_its_ledger_knows(airflow: Airfl
     expect(page.locator(".problem:visible")).to_have_count(0)
 
 
+@pytest.mark.full
 @pytest.mark.covers("U3")
 def test_what_was_erased_is_not_offered_to_be_replayed(airflow: Airflow, page: Page) -> None:
     answers = Answers(page, COVERAGE)
@@ -397,6 +401,7 @@ def test_what_was_erased_is_not_offered_to_be_replayed(airflow: Airflow, page: P
         page.get_by_role("button", name="Clear").click()
 
 
+@pytest.mark.full
 @pytest.mark.covers("U17")
 def test_a_hundred_windows_are_reached_in_a_plot_with_the_arrows(airflow: Airflow, page: Page) -> None:
     answers = Answers(page, TREND)
@@ -424,6 +429,7 @@ def test_a_hundred_windows_are_reached_in_a_plot_with_the_arrows(airflow: Airflo
     page.wait_for_url("**/windows/ingest/1")
 
 
+@pytest.mark.full
 @pytest.mark.covers("U7")
 def test_a_committed_window_is_asked_for_once_and_leads_to_its_log(airflow: Airflow, page: Page) -> None:
     asked: list[str] = []
@@ -451,6 +457,7 @@ def fulfil(answer: dict[str, Any], route: Route) -> None:
     route.fulfill(**answer)
 
 
+@pytest.mark.full
 @pytest.mark.covers("U1")
 def test_a_page_says_when_airflow_does_not_answer_and_asks_on(airflow: Airflow, page: Page) -> None:
     """When it refuses the connection, and when a request hangs for longer than a minute, which passes quickly here."""

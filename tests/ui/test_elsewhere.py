@@ -99,13 +99,13 @@ def page(airflow: Airflow) -> Iterator[Page]:
 
 def stored(opened: OpenStream) -> list[int]:
     """The numbers in the rows that count, by a reader without Spark."""
-    return sorted(row["id"] for table in parquet_tables(opened.book, "files") for row in table.to_pylist())
+    return sorted(row["id"] for table in parquet_tables(opened.ledger, "files") for row in table.to_pylist())
 
 
 def dead(opened: OpenStream) -> list[int]:
-    book = opened.book
-    (whole,) = book.authority().covered().hull()
-    return sorted(place.offset for place, _ in opened.dead_letter_table().rows(book.authority(), whole))
+    ledger = opened.ledger
+    (whole,) = ledger.authority().covered().hull()
+    return sorted(place.offset for place, _ in opened.dead_letter_table().rows(ledger.authority(), whole))
 
 
 def bucket(opened: OpenStream) -> tuple[fs.S3FileSystem, list[str]]:
@@ -122,12 +122,12 @@ def test_an_ingest_is_killed_and_goes_on(airflow: Airflow, site: Site, opened: O
     """Its job hangs on the bucket, which stands still, and dies there. The task's retry takes the window."""
     dag = f"{STREAM}__ingest"
     run = press_trigger(open_form(page, airflow, dag), page)
-    until(lambda: opened.book.last_beat(INGEST), "no attempt is at work")
+    until(lambda: opened.ledger.last_beat(INGEST), "no attempt is at work")
     still = processes.running(site, "s3")
     try:
         processes.send(still, signal.SIGSTOP)
         job = until(lambda: window_jobs(site), "there is no job")
-        killed = opened.book.head(INGEST)
+        killed = opened.ledger.head(INGEST)
         processes.send(job, signal.SIGKILL)
     finally:
         processes.send(still, signal.SIGCONT)
@@ -135,7 +135,7 @@ def test_an_ingest_is_killed_and_goes_on(airflow: Airflow, site: Site, opened: O
     assert killed.head.pending is not None
     assert airflow.wait(dag, run) == "success", airflow.last_lines(dag, run)
     assert tries(airflow, dag, run, "process") == 2
-    records = [one.record for one in opened.book.committed()]
+    records = [one.record for one in opened.ledger.committed()]
     assert {one.attempt.run for one in records} == {f"{dag}/{run}"}
     assert len(records) == MESSAGES // IN_A_WINDOW
     expected = [one for one in range(MESSAGES) if one not in NOT_YET and one != BAD]
@@ -233,7 +233,7 @@ def test_a_message_is_erased_for_good(airflow: Airflow, site: Site, opened: Open
     tidemark("compact", str(opened.file.path), "--yes", code=0, **variables)
     store, objects = bucket(opened)
     assert ERASED not in {one for path in objects for one in ids(store, path)}
-    (whole,) = opened.book.authority().covered().hull()
+    (whole,) = opened.ledger.authority().covered().hull()
     assert BAD not in {place.offset for place, _ in opened.dead_letter_table().rows(Authority([]), whole)}
     form = open_form(page, airflow, f"{STREAM}__audit")
     run = send_form(form, page, "success")

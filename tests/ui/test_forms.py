@@ -30,6 +30,7 @@ from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.records import INGEST, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream, open_stream
+from tidemark.sinks.hbase.table import stream_table
 from tidemark.sinks.reading import hbase_rows
 
 STREAM = "forms"
@@ -89,7 +90,7 @@ def page(airflow: Airflow) -> Iterator[Page]:
 @pytest.mark.usefixtures("airflow")
 def test_the_scheduler_starts_the_ingest(opened: OpenStream, scheduled_run: dict[str, Any]) -> None:
     assert (scheduled_run["run_type"], scheduled_run["state"]) == ("scheduled", "success")
-    found = opened.book.head(INGEST)
+    found = opened.ledger.head(INGEST)
     assert found is not None
     assert found.head.offsets() == {AT: MESSAGES}
     assert found.head.last is not None
@@ -102,7 +103,7 @@ def test_the_scheduler_starts_the_ingest(opened: OpenStream, scheduled_run: dict
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_dry_run_of_a_replay(airflow: Airflow, opened: OpenStream, page: Page) -> None:
     """The form as it is at first: one field and a reason. The first task says what would be read."""
-    before = dict(opened.book.store.scan(("head",)))
+    before = dict(opened.ledger.store.scan(("head",)))
     form = form_of(page, airflow, "replay")
     form.locator("#element_records").fill(f"{STREAM}/0@41\n{STREAM}/0@43\n{STREAM}/0@{39}")
     form.locator("#element_reason").fill("bug 17")
@@ -117,7 +118,7 @@ def test_a_dry_run_of_a_replay(airflow: Airflow, opened: OpenStream, page: Page)
         "total 2 to be read",
         "total 1 no window has read them",
     }
-    assert dict(opened.book.store.scan(("head",))) == before
+    assert dict(opened.ledger.store.scan(("head",))) == before
 
 
 @pytest.mark.full
@@ -125,7 +126,7 @@ def test_a_dry_run_of_a_replay(airflow: Airflow, opened: OpenStream, page: Page)
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_dry_run_that_compares(airflow: Airflow, opened: OpenStream, page: Page) -> None:
     """Spark says what would change, the run's page shows it, and nothing else of the run is begun."""
-    before = dict(opened.book.store.scan(("head",)))
+    before = dict(opened.ledger.store.scan(("head",)))
     form = form_of(page, airflow, "replay")
     form.locator("#element_records").fill(f"{STREAM}/0@41\n{STREAM}/0@43")
     form.locator("#element_reason").fill("bug 17")
@@ -147,13 +148,13 @@ def test_a_dry_run_that_compares(airflow: Airflow, opened: OpenStream, page: Pag
         "kafka 2 0 0 0",
         "dead letters 0 0 0 0",
     ]
-    assert dict(opened.book.store.scan(("head",))) == before
+    assert dict(opened.ledger.store.scan(("head",))) == before
 
 
 @pytest.mark.covers("N16", "N4", "N5")
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_replay_of_records(airflow: Airflow, opened: OpenStream, page: Page) -> None:
-    position, before = opened.book.head(INGEST), generations(opened)
+    position, before = opened.ledger.head(INGEST), generations(opened)
     form = form_of(page, airflow, "replay")
     send = form.get_by_role("button", name="Trigger", exact=True)
     expect(form.locator("#element_since")).to_be_hidden()
@@ -171,7 +172,7 @@ def test_a_replay_of_records(airflow: Airflow, opened: OpenStream, page: Page) -
     assert (window["read"], window["stored"]) == (2, 2)
     after = generations(opened)
     assert {offset for offset in after if after[offset] > before[offset]} == {41, 43}
-    assert opened.book.head(INGEST) == position
+    assert opened.ledger.head(INGEST) == position
     assert answers(airflow, page, run, "After the run") == {
         f"{STREAM}/0 41 42 1 found and stored",
         f"{STREAM}/0 43 44 1 found and stored",
@@ -217,6 +218,7 @@ def test_a_replay_of_the_records_of_a_table_in_two_lanes(
     assert {offset for offset in after if after[offset] > before[offset]} == set(wanted)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N16", "N23", "N24", "N25")
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page) -> None:
@@ -238,7 +240,7 @@ def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page)
     assert (again["ranges"], again["stored"]) == ([f"{STREAM}/0@{FIRST}-{FIRST + 2}"], 2)
     assert published["totals"] == {"found and stored": str(FIRST - 8)}
     for lane in (published["lane"], published["then"][0]["lane"]):
-        entry = all_lanes(opened.book)[lane]
+        entry = all_lanes(opened.ledger)[lane]
         assert (entry.rate, entry.state) == (1_000, "closed")
     assert stored(opened) == list(range(10, MESSAGES))
     after = generations(opened)
@@ -266,7 +268,7 @@ def test_an_audit_with_repair(airflow: Airflow, opened: OpenStream, page: Page, 
     found = airflow.result(audit, run, "report")
     assert not found["clean"]
     assert "missing 1, different 0, extra 0" in found["sentence"]
-    assert opened.book.selection(SelectionRef(**found["findings"])) == RangeSet([OffsetRange(AT, 45, 46)])
+    assert opened.ledger.selection(SelectionRef(**found["findings"])) == RangeSet([OffsetRange(AT, 45, 46)])
     # The audit has waited for the replay, and compared again what that has read.
     _, answer = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns?order_by=-run_after&limit=100")
     replays = [one for one in answer["dag_runs"] if one["run_type"] == "operator_triggered"]
@@ -325,6 +327,7 @@ def test_an_audit_of_a_range(airflow: Airflow, page: Page) -> None:
 TASKS = (["plan"], pytest.param(["check", "plan", "process", "publish"], marks=pytest.mark.full))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("tasks", TASKS, ids=len)
 @pytest.mark.parametrize("kind", ["ingest", "backfill"])
 @pytest.mark.usefixtures("scheduled_run")
@@ -348,6 +351,7 @@ def test_a_task_that_is_tried_again_after_the_commit_gives_the_same(
     assert generations(opened) == before
 
 
+@pytest.mark.full
 def test_airflows_own_backfill_of_an_ingest_is_refused(airflow: Airflow) -> None:
     """It goes by dates. The DAG's own page says what to use instead."""
     dag = "cdn_logs__ingest"
@@ -386,7 +390,7 @@ def test_audits_run_after_a_commit_and_by_the_clock(
     # A task that publishes again tells of what was committed again.
     clear(airflow, f"{STREAM}__ingest", scheduled_run["dag_run_id"], ["publish"])
     after = report_of("asset_triggered")
-    assert (after["level"], after["clean"], after["windows"]) == ("ledger", True, len(opened.book.committed()))
+    assert (after["level"], after["clean"], after["windows"]) == ("ledger", True, len(opened.ledger.committed()))
 
 
 @pytest.mark.full
@@ -456,5 +460,5 @@ def stored(opened: OpenStream) -> list[int]:
 
 def generations(opened: OpenStream) -> dict[int, int]:
     """The offsets whose rows count, and the generation of each."""
-    rows = hbase_rows(opened.book, opened.result_table("hbase_default", STREAM), "hbase")
+    rows = hbase_rows(opened.ledger, stream_table(opened, "hbase_default", STREAM), "hbase")
     return {row.place.offset: row.mark.generation for row in rows}

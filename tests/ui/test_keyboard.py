@@ -46,6 +46,7 @@ def page(ingested: Airflow) -> Iterator[Page]:
         yield opened
 
 
+@pytest.mark.full
 @pytest.mark.covers("U17")
 @pytest.mark.parametrize("path", PAGES)
 def test_the_tab_key_reaches_everything_and_the_focus_is_seen(airflow: Airflow, page: Page, path: str) -> None:

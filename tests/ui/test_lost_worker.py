@@ -33,6 +33,7 @@ def stopped() -> Iterator[list[psutil.Process]]:
     processes.send(found, signal.SIGCONT)
 
 
+@pytest.mark.full
 @pytest.mark.covers("G3")
 def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing(
     airflow: Airflow, site: Site, streams: dict[str, Path], stopped: list[psutil.Process]
@@ -43,14 +44,14 @@ def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing
     run = airflow.trigger(DAG)
     attempt = until(lambda: at_work(opened), "nobody has taken the window")
     job = until(lambda: in_engine(site), "there is no job in the engine")
-    pending = opened.book.head(INGEST).head.pending  # type: ignore[union-attr]
+    pending = opened.ledger.head(INGEST).head.pending  # type: ignore[union-attr]
     assert pending is not None
     stopped += job
     # The machine stands still: first the job, then the worker above it is gone.
     processes.send(job, signal.SIGSTOP)
     # A process that Spark had started for a moment may have ended before that.
     job = [process for process in job if process.is_running()]
-    assert opened.book.head(INGEST).head.pending == pending  # type: ignore[union-attr]
+    assert opened.ledger.head(INGEST).head.pending == pending  # type: ignore[union-attr]
     processes.send(workers_of(job), signal.SIGKILL)
     # A moment later, the kernel wakes a stopped group that has nobody above it any more. It sends SIGHUP too, which the run's
     # own starter may have had ignored, as `nohup` does.
@@ -59,17 +60,17 @@ def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing
         time.sleep(0.05)
     assert airflow.wait(DAG, run) == "success"
     assert tries(airflow, DAG, run, "process") == 2
-    _, record = opened.book.record(INGEST, pending.window.seq)  # type: ignore[misc]
+    _, record = opened.ledger.record(INGEST, pending.window.seq)  # type: ignore[misc]
     assert record.window == pending.window
     assert record.attempt.generation > attempt.generation
     assert record.attempt.run == attempt.run
-    head = opened.book.head(INGEST)
+    head = opened.ledger.head(INGEST)
     # What wakes up now finds that the window is another's, and ends.
     processes.send(job, signal.SIGCONT)
     _, left = psutil.wait_procs(job, timeout=PATIENCE_SECONDS)
     assert not left
-    assert opened.book.head(INGEST) == head
-    assert verify(opened.book) == []
+    assert opened.ledger.head(INGEST) == head
+    assert verify(opened.ledger) == []
 
 
 @pytest.mark.covers("F25")
@@ -82,22 +83,22 @@ def test_a_run_goes_on_after_all_of_airflow_was_killed(
     produce(site.address("kafka"), "cdn-logs", 1_000, first=70_000)
     run = airflow.trigger(DAG)
     attempt = until(lambda: at_work(opened), "nobody has taken the window")
-    pending = opened.book.head(INGEST).head.pending  # type: ignore[union-attr]
+    pending = opened.ledger.head(INGEST).head.pending  # type: ignore[union-attr]
     assert pending is not None
     for server in control.AIRFLOW:
         processes.kill(site, server)
-    assert opened.book.head(INGEST).head.pending == pending  # type: ignore[union-attr]
+    assert opened.ledger.head(INGEST).head.pending == pending  # type: ignore[union-attr]
     start_airflow()
     assert airflow.wait(DAG, run) == "success"
-    _, record = opened.book.record(INGEST, pending.window.seq)  # type: ignore[misc]
+    _, record = opened.ledger.record(INGEST, pending.window.seq)  # type: ignore[misc]
     assert record.window == pending.window
     assert (record.attempt.run, record.attempt.generation > attempt.generation) == (attempt.run, True)
-    assert verify(opened.book) == []
+    assert verify(opened.ledger) == []
 
 
 def at_work(opened: OpenStream) -> Attempt | None:
     """The attempt at the pending window, once it gives signs of life."""
-    head, beat = opened.book.head(INGEST), opened.book.last_beat(INGEST)
+    head, beat = opened.ledger.head(INGEST), opened.ledger.last_beat(INGEST)
     pending = head.head.pending if head else None
     attempt = pending.attempt if pending else None
     return attempt if attempt and beat and beat.generation == attempt.generation else None

@@ -28,6 +28,7 @@ from tests.support.stream_text import MINIMAL
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark.sinks.hbase.table import stream_table
 from tidemark.sinks.reading import hbase_rows
 
 STREAM = "mended"
@@ -96,12 +97,12 @@ def started(airflow: Airflow, page: Page, dag: str) -> dict[str, Any]:
 
 
 def covered(opened: OpenStream) -> RangeSet:
-    return opened.book.authority().covered()
+    return opened.ledger.authority().covered()
 
 
 def stored(opened: OpenStream) -> list[int]:
-    table = opened.result_table("hbase_default", STREAM)
-    return sorted(row.place.offset for row in hbase_rows(opened.book, table, "hbase"))
+    table = stream_table(opened, "hbase_default", STREAM)
+    return sorted(row.place.offset for row in hbase_rows(opened.ledger, table, "hbase"))
 
 
 @pytest.mark.covers("U2", "U3")
@@ -275,7 +276,7 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
 @pytest.mark.covers("U12", "N14", "N22")
 def test_only_compared_and_into_one_sink_alone(airflow: Airflow, page: Page, opened: OpenStream) -> None:
     """Nothing is committed, and what is said is of the one sink."""
-    before = dict(opened.book.store.scan(("head",)))
+    before = dict(opened.ledger.store.scan(("head",)))
     page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/plan")
     page.locator("#sinks input").first.wait_for(state="attached")
     page.fill("textarea[name=records]", f"{STREAM}/0@41\n{STREAM}/0@43")
@@ -297,7 +298,7 @@ def test_only_compared_and_into_one_sink_alone(airflow: Airflow, page: Page, ope
     page.screenshot(path=SCREENSHOTS / "run-compared.png", full_page=True)
     _, found = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns/{run}")
     assert (found["conf"]["sinks"], found["conf"]["dry_run"], found["conf"]["compare"]) == (["parquet"], True, True)
-    assert dict(opened.book.store.scan(("head",))) == before
+    assert dict(opened.ledger.store.scan(("head",))) == before
     # The dry run is started for real by its plan: the same request, and no other.
     sent: list[dict[str, object]] = []
     plan = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns/{run}/taskInstances/check/xcomEntries/found")[1]
@@ -319,6 +320,7 @@ def test_only_compared_and_into_one_sink_alone(airflow: Airflow, page: Page, ope
     assert page.locator("#sinks input:checked").evaluate_all("all => all.map((one) => one.value)") == ["parquet"]
 
 
+@pytest.mark.full
 @pytest.mark.covers("O6", "U17")
 def test_every_page_of_a_stream_with_connections_of_its_own(airflow: Airflow, page: Page, opened: OpenStream) -> None:
     """With the other kind of ledger than the example stream, which the tests of the keyboard look at; and the dead letter."""

@@ -83,11 +83,12 @@ def test_the_example_runs(airflow: Airflow, kafka: Kafka, stream: tuple[str, Pat
     assert report["clean"] is True
     # What the operators ran are runs like others, under names that tell whose they are.
     opened = open_stream(file)
-    lanes = {record.lane for record in (one.record for one in opened.book.committed())}
+    lanes = {record.lane for record in (one.record for one in opened.ledger.committed())}
     assert INGEST in lanes
     assert len(lanes) == 2
 
 
+@pytest.mark.full
 @pytest.mark.covers("N75")
 def test_a_watcher_starts_an_ingest(airflow: Airflow, kafka: Kafka, stream: tuple[str, Path], own_dags: Path) -> None:
     """When so many messages are unread, and not before: the first window has that many."""
@@ -102,8 +103,8 @@ def test_a_watcher_starts_an_ingest(airflow: Airflow, kafka: Kafka, stream: tupl
     (own_dags / f"{dag}.py").write_text(text)
     airflow.wait_for_dag(dag)
     kafka.send([(name, 0, None, b'{"id": %d}' % BOUND)])
-    until(lambda: opened.book.head(INGEST), "no ingest was started")
-    record = until(lambda: opened.book.record(INGEST, 1), "the ingest committed nothing")[1]
+    until(lambda: opened.ledger.head(INGEST), "no ingest was started")
+    record = until(lambda: opened.ledger.record(INGEST, 1), "the ingest committed nothing")[1]
     assert sum(one.until - one.start for one in record.window.ranges) == BOUND
     assert record.attempt.run.startswith(f"{name}__ingest/{dag}__ingest__asset_triggered__")
 

@@ -118,6 +118,7 @@ def test_the_pages_show_which_offsets_are_where(airflow: Airflow, page: Page) ->
     page.wait_for_url("**/dags/cdn_logs__*/runs/**")
 
 
+@pytest.mark.full
 @pytest.mark.covers("U1", "N27")
 def test_a_list_of_windows_says_whose_results_are_all_gone(
     ingested: Airflow, page: Page, streams: dict[str, Path], site: Site
@@ -126,8 +127,8 @@ def test_a_list_of_windows_says_whose_results_are_all_gone(
     opened = open_stream(streams["everybody"] / "cdn_logs.yaml")
     produce(site.address("kafka"), "cdn-logs", 1, first=90_000)
     assert ingested.run("cdn_logs__ingest", {}) == "success"
-    (newest,) = opened.book.newest_records(INGEST, 1)
-    (at,) = opened.book.covers(newest.window)
+    (newest,) = opened.ledger.newest_records(INGEST, 1)
+    (at,) = opened.ledger.covers(newest.window)
     record = f"cdn-logs/{at.partition.partition}@{at.start}"
     frame = page.frame_locator("iframe")
 
@@ -152,6 +153,7 @@ def test_a_list_of_windows_says_whose_results_are_all_gone(
     assert (shown[f"ingest/{newest.seq}"], shown["replay/1"]) == ("erased", "erased")
 
 
+@pytest.mark.full
 @pytest.mark.covers("U19", "U1")
 def test_the_worst_of_many_streams_are_first_and_the_counts_filter(airflow: Airflow, page: Page) -> None:
     """As the server says, whose answer for most of these streams is made up: it is asked once, whatever their number."""
@@ -304,6 +306,7 @@ def test_what_is_chosen_in_the_picture_is_replayed(airflow: Airflow, page: Page,
     assert airflow.call("POST", path, asked, tokens["viewer"])[0] == 403
 
 
+@pytest.mark.full
 @pytest.mark.covers("U29", "U17")
 @pytest.mark.usefixtures("ingested")
 def test_hours_are_chosen_by_event_time(airflow: Airflow, page: Page) -> None:
@@ -371,6 +374,7 @@ def test_other_peoples_words_are_shown_as_text(airflow: Airflow, page: Page) -> 
     assert all(url.startswith(airflow.url) for url in asked)
 
 
+@pytest.mark.full
 @pytest.mark.covers("U1")
 def test_a_link_that_a_colleague_sends_leads_through_the_login(airflow: Airflow) -> None:
     """Who is not logged in comes to the page, and sees no JSON."""
@@ -392,6 +396,7 @@ def test_a_stream_that_nobody_may_see_has_a_page_that_says_so(airflow: Airflow, 
     page.locator("#problem").filter(has_text="no such stream").wait_for()
 
 
+@pytest.mark.full
 @pytest.mark.covers("U22")
 def test_a_window_and_a_stream_without_anything_say_so(airflow: Airflow, page: Page) -> None:
     """In the words of the page, and not in those of an address or of a filter that nobody has written."""
@@ -410,6 +415,7 @@ def test_a_window_and_a_stream_without_anything_say_so(airflow: Airflow, page: P
     expect(page.locator("#found tbody")).to_have_text("Nothing fits")
 
 
+@pytest.mark.full
 @pytest.mark.covers("U22")
 def test_a_run_that_airflow_does_not_have_leads_on(ingested: Airflow, page: Page) -> None:
     page.goto(f"{ingested.url}/tidemark/run?dag_id=cdn_logs__ingest&run_id=gone")
@@ -420,6 +426,7 @@ def test_a_run_that_airflow_does_not_have_leads_on(ingested: Airflow, page: Page
     expect(page.locator("#which-windows input[name=run]")).to_have_value("gone")
 
 
+@pytest.mark.full
 @pytest.mark.covers("U13", "N98")
 def test_the_page_and_the_note_of_a_failed_run_say_why(airflow: Airflow, page: Page) -> None:
     """Of an ingest whose topic does not exist. The page of all streams leads there."""
@@ -434,6 +441,7 @@ def test_the_page_and_the_note_of_a_failed_run_say_why(airflow: Airflow, page: P
     assert f"{found['dag_runs'][0]['note']}." == told.inner_text().replace("The run has failed", "Answer")
 
 
+@pytest.mark.full
 @pytest.mark.covers("U17")
 def test_times_are_of_the_viewers_zone_or_of_utc(ingested: Airflow) -> None:
     """In a zone that lies half an hour beside. The choice holds on all pages, and in the calendar."""
@@ -460,6 +468,7 @@ def test_times_are_of_the_viewers_zone_or_of_utc(ingested: Airflow) -> None:
         assert newest.evaluate("one => one.parentElement.cellIndex") == 1 + int(hour[11:13])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "width", [1400, 1000, 480, *(pytest.param(one, marks=pytest.mark.full) for one in (1280, 640))]
 )
@@ -493,6 +502,7 @@ def test_the_pages_stay_within_the_frame(airflow: Airflow, page: Page, width: in
     page.screenshot(path=SCREENSHOTS / f"{shown}-long-{width}.png")
 
 
+@pytest.mark.full
 def test_an_unknown_stream_is_refused(airflow: Airflow) -> None:
     status, answer = airflow.call("GET", "/tidemark/api/streams/nowhere")
     assert (status, answer["detail"]) == (404, NO_STREAM)

@@ -308,13 +308,13 @@ def test_reasons_are_text_and_messages_of_several_groups_are_picked(airflow: Air
     expect(page.locator("dialog textarea")).to_have_value(f"{TOPIC}/0@3\n{TOPIC}/0@49\n{TOPIC}/0@71")
 
 
+@pytest.mark.full
 @pytest.mark.covers("U9", "U4")
 def test_a_run_shows_reasons_as_text_and_numbers_to_the_last_digit(airflow: Airflow, page: Page, sent: Sent) -> None:
     """What its tasks have given, as Airflow keeps it: reasons of any content, and numbers that no browser's own has."""
     far = 2**53
     line = {"partition": f"{TOPIC}/0", "from": "0", "until": str(far), "offsets": str(far), "answer": "to be read"}
-    # Of aggregates: two keys of a block, and three more.
-    block = {"at": f"block {TOPIC}/0@1000", "index": 0, "keys": 2, "columns": ["all"], "why": ""}
+    one = {"at": f"{TOPIC}/0@1000", "index": 0, "columns": ["all"], "why": ""}
     none: dict[str, Any] = {
         f"{kind}_{what}": {} if what == "because" else [] for kind in ("new", "gone") for what in ("because", "at")
     }
@@ -325,7 +325,7 @@ def test_a_run_shows_reasons_as_text_and_numbers_to_the_last_digit(airflow: Airf
         "changes": {
             "messages": 1,
             "not_compared": [],
-            "places": [{"name": "sums", **numbers, "columns": {"all": 5}, "changed_at": [block], **none}],
+            "places": [{"name": "sums", **numbers, "columns": {"all": 5}, "changed_at": [one], **none}],
             "reasons": [{"reason": reason, "number": 1, "first": f"{TOPIC}/0@1"}],
         },
     }
@@ -343,7 +343,7 @@ def test_a_run_shows_reasons_as_text_and_numbers_to_the_last_digit(airflow: Airf
     expect(found).to_contain_text("The first lines; the totals are of all.", use_inner_text=True)
     diff = page.locator("#results section", has_text="What the replay changes")
     lines = [" ".join(line.split()) for line in diff.locator("tbody tr").all_inner_texts()]
-    examples = [f"sums changed block {TOPIC}/0@1000 2 keys all", "sums changed and 3 more"]
+    examples = [f"sums changed {TOPIC}/0@1000 0 all", "sums changed and 4 more"]
     assert lines == ["sums 1 5 0 0 all 5", *examples]
     said = diff.locator(".description").inner_text()
     assert f"“{EVIL}\\x1b[31mred\\u202egnp.exeyyy" in said
@@ -351,6 +351,7 @@ def test_a_run_shows_reasons_as_text_and_numbers_to_the_last_digit(airflow: Airf
     assert (len(said) < 1_400, page.locator("img, main script").count()) == (True, 0)
 
 
+@pytest.mark.full
 @pytest.mark.covers("U11")
 def test_what_was_repaired_is_not_offered_to_be_repaired(airflow: Airflow, page: Page) -> None:
     """Findings that the audit after a repair still had are offered again."""
@@ -403,6 +404,7 @@ def test_what_was_repaired_is_not_offered_to_be_repaired(airflow: Airflow, page:
     expect(page.locator("#verdict section").first).to_contain_text("level source")
 
 
+@pytest.mark.full
 @pytest.mark.covers("U14")
 def test_an_avro_record_that_is_not_read_in_time_says_so(airflow: Airflow, page: Page, sent: Sent) -> None:
     """Also where no sink is left to be asked. Its times are those of the viewer."""
@@ -426,6 +428,7 @@ def test_an_avro_record_that_is_not_read_in_time_says_so(airflow: Airflow, page:
     assert page.locator("#sentence").inner_text()[0].isupper()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_are_readable_at_200_percent(airflow: Airflow, page: Page, sent: Sent, scheme: Any) -> None:
     """1,280 pixels at 200 % are 640: nothing is out of sight but what scrolls in a box of its own."""
@@ -480,6 +483,7 @@ def test_who_may_look_through_payloads(airflow: Airflow, site: Site, sent: Sent)
         assert (status, said in answer["detail"]) == (wrong, True), answer
 
 
+@pytest.mark.full
 @pytest.mark.covers("U28", "U8", "U24")
 def test_dead_letters_of_an_hour_are_found_by_an_amount_and_replayed(airflow: Airflow, page: Page, sent: Sent) -> None:
     """And what is shown has an address, is exported, and goes on from where a question has ended."""
@@ -543,6 +547,7 @@ def test_dead_letters_of_an_hour_are_found_by_an_amount_and_replayed(airflow: Ai
     expect(page.locator("main img, main script")).to_have_count(0)
 
 
+@pytest.mark.full
 @pytest.mark.covers("U28", "Q15")
 @pytest.mark.usefixtures("sent")
 def test_rows_in_files_are_looked_through_as_those_in_hbase(airflow: Airflow, page: Page) -> None:

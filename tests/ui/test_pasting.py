@@ -161,6 +161,7 @@ def outcome(page: Page, field: Field, text: str) -> list[str]:
     raise AssertionError(f"{field}: nothing became of {text!r}")
 
 
+@pytest.mark.full
 @pytest.mark.covers("U20")
 @pytest.mark.parametrize(
     "field",
@@ -186,6 +187,7 @@ def test_what_is_shown_is_taken_or_the_field_says_what_it_takes(
                 assert field.form in said or there_is_not, (field, text, said)
 
 
+@pytest.mark.full
 @pytest.mark.covers("U20")
 def test_each_field_for_text_is_one_of_these(airflow: Airflow, page: Page) -> None:
     """A new field is tried too, or is of something else."""

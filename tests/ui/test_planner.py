@@ -131,6 +131,7 @@ def test_records_are_planned_started_and_followed_to_their_answers(
     expect(other.locator("input[name=reason]")).to_have_value("the planner's test")
 
 
+@pytest.mark.full
 @pytest.mark.covers("U13", "Q13")
 def test_a_lane_is_paused_resumed_and_cancelled_by_those_who_may(
     airflow: Airflow, page: Page, site: Site, streams: dict[str, Path]
@@ -178,6 +179,7 @@ def test_a_lane_is_paused_resumed_and_cancelled_by_those_who_may(
     assert sorted(events) == ["tidemark_cancel", "tidemark_pause", "tidemark_resume"]
 
 
+@pytest.mark.full
 @pytest.mark.covers("U12", "U17")
 def test_times_are_planned_in_the_viewers_zone(ingested: Airflow) -> None:
     """A time of the address stays as exact as it is, until somebody changes it."""

@@ -38,7 +38,7 @@ def test_a_replay_waits_in_its_pool_while_the_ingest_goes_on(
     opened = open_stream(file)
 
     def position() -> int:
-        head = opened.book.head(INGEST)
+        head = opened.ledger.head(INGEST)
         return head.head.offsets()[TopicPartition(stream, 0)] if head else 0
 
     def ingest() -> int:

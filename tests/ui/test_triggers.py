@@ -67,7 +67,7 @@ def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator
     pending = ingest.plan_ingest(found, "test")
     assert pending is not None
     run = lanes.this_run(found, "test")
-    protocol.process(found.book, found.sweeper, Written(), hold, INGEST, pending.window.seq, run)
+    protocol.process(found.ledger, found.sweeper, Written(), hold, INGEST, pending.window.seq, run)
     pool = {"name": POOL, "slots": 0, "description": None, "include_deferred": False}
     assert airflow.call("POST", "/api/v2/pools", pool)[0] in (200, 201, 409)
     for dag in (REPLAY, ERASE):
@@ -141,6 +141,7 @@ def test_a_page_that_sends_a_trigger_twice(airflow: Airflow, page: Page) -> None
     assert made in page.url
 
 
+@pytest.mark.full
 @pytest.mark.covers("U3")
 @pytest.mark.usefixtures("opened")
 def test_what_was_started_and_what_was_refused_is_said_beside_a_dialog(
@@ -171,6 +172,7 @@ def test_what_was_started_and_what_was_refused_is_said_beside_a_dialog(
     page.screenshot(path=SCREENSHOTS / "toast-on-the-next-page.png")
 
 
+@pytest.mark.full
 @pytest.mark.covers("N43")
 @pytest.mark.usefixtures("opened")
 def test_the_pages_say_that_a_dag_is_paused(airflow: Airflow, page: Page) -> None:
@@ -199,6 +201,7 @@ def test_the_pages_say_that_a_dag_is_paused(airflow: Airflow, page: Page) -> Non
         assert airflow.call("PATCH", dag, {"is_paused": False})[0] == 200
 
 
+@pytest.mark.full
 @pytest.mark.covers("N27", "Q20")
 def test_an_erasure_waits_for_a_second_person(airflow: Airflow, opened: OpenStream, site: Site) -> None:
     conf = {"records": f"{STREAM}/0@3\n{STREAM}/0@4", "reason": "request 4711"}
@@ -216,7 +219,7 @@ def test_an_erasure_waits_for_a_second_person(airflow: Airflow, opened: OpenStre
     )
     asked = airflow.call("GET", f"{task}/-1/hitlDetails")[1]
     assert asked["subject"] == f"{ERASE}: 2 offsets, for {environment.ADMIN}"
-    assert opened.book.committed()[-1].record.lane == INGEST
+    assert opened.ledger.committed()[-1].record.lane == INGEST
     # Airflow 3.3 takes an answer for a mishap that comes before its scheduler has heard that the task waits.
     assert airflow.run(ERASE, conf) == "success"
     second = airflow.token_of("operator", environment.password(site, "operator"))
@@ -234,6 +237,7 @@ def test_an_erasure_waits_for_a_second_person(airflow: Airflow, opened: OpenStre
     )
 
 
+@pytest.mark.full
 @pytest.mark.covers("U24", "N97", "N98")
 @pytest.mark.usefixtures("opened")
 def test_what_a_key_has_is_shown_and_erased_from_the_pages(airflow: Airflow, page: Page) -> None:

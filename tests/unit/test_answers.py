@@ -15,14 +15,14 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
-from tidemark.planning.inputs import Known
+from tidemark.planning.inputs import KafkaState
 from tidemark.runs.requests.answers import (
     CUT,
     DEAD_LETTER,
     EXPIRED,
     GONE,
     INVISIBLE,
-    MOST_LINES,
+    MAX_LINES,
     NO_PARTITION,
     NOT_OF_THE_STREAM,
     NOT_READ,
@@ -49,7 +49,7 @@ bounds = st.tuples(numbers, numbers).map(sorted)
 
 
 @st.composite
-def knowns(draw: st.DrawFn) -> Known:
+def knowns(draw: st.DrawFn) -> KafkaState:
     """Some of the topics of `PARTITIONS`, with logs that may have been cut, and perhaps not all partitions chosen."""
     topics = draw(st.sets(st.sampled_from(["a", "a-b"])))
     newest = {topic: draw(st.sampled_from([1, 2])) for topic in topics}
@@ -59,10 +59,10 @@ def knowns(draw: st.DrawFn) -> Known:
         logs[topic] = TopicLog("id", {number: PartitionLog(start, end, 0) for number, (start, end) in found.items()})
     starts = {at: draw(numbers) for at in PARTITIONS if newest.get(at.topic) == at.incarnation and draw(st.booleans())}
     chosen = draw(st.none() | st.dictionaries(st.sampled_from(["a", "a-b"]), st.sampled_from([(0,), (1,), (0, 1)])))
-    return Known(logs, {topic: newest[topic] for topic in logs}, newest=newest, starts=starts, chosen=chosen)
+    return KafkaState(logs, {topic: newest[topic] for topic in logs}, newest=newest, starts=starts, chosen=chosen)
 
 
-def expected(kind: LaneKind, at: TopicPartition, offset: int, known: Known, read: bool, below: bool) -> str:
+def expected(kind: LaneKind, at: TopicPartition, offset: int, known: KafkaState, read: bool, below: bool) -> str:
     """The answer to one offset, by its definition."""
     log = known.partitions().get(at)
     if at.topic not in known.newest:
@@ -80,7 +80,7 @@ def expected(kind: LaneKind, at: TopicPartition, offset: int, known: Known, read
 
 
 @given(st.sampled_from([LaneKind.REPLAY, LaneKind.BACKFILL]), range_sets, knowns(), range_sets, range_sets)
-def test_before_a_run(kind: LaneKind, wanted: RangeSet, known: Known, read: RangeSet, below: RangeSet) -> None:
+def test_before_a_run(kind: LaneKind, wanted: RangeSet, known: KafkaState, read: RangeSet, below: RangeSet) -> None:
     ranges, left_out = before(kind, wanted, known, read, below)
     assert all(left_out.values())
     found = {why: offsets(part) for why, part in {TO_READ: ranges, **left_out}.items()}
@@ -201,8 +201,8 @@ def test_answers_as_people_and_programs_read_them() -> None:
         f"a/0        {2**60}  {2**60 + 5}        5  {NOT_YET}",
         f"a/0                          7                   12        3  {STORED}",
     ]
-    many = [OffsetAnswer(OffsetRange(A, n, n + 1), 1, STORED) for n in range(MOST_LINES + 2)]
-    assert len(table(many[:-2], {})) == MOST_LINES + 1
+    many = [OffsetAnswer(OffsetRange(A, n, n + 1), 1, STORED) for n in range(MAX_LINES + 2)]
+    assert len(table(many[:-2], {})) == MAX_LINES + 1
     assert table(many, {})[-1] == "2 more lines"
     assert totals([one, *many[:3]]) == {NOT_YET: 5, STORED: 3}
     far = OffsetAnswer(OffsetRange(A, 0, 2**60), 2**53 + 1, STORED)

@@ -25,7 +25,7 @@ from tidemark.ledger.records import LaneEntry, LaneKind
 from tidemark.ledger.register import close_lane
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import auditing, steering
-from tidemark.runs.requests.approval import NOBODY_KNOWN, People, check_approved, needs_approval
+from tidemark.runs.requests.approval import NOBODY_KNOWN, Requesters, check_approved, needs_approval
 from tidemark.runs.windows import lanes
 
 TWO_SINKS = TEXT.replace("dead_letters:", "  - {type: hbase, name: second, table: more}\ndead_letters:")
@@ -40,23 +40,23 @@ def made(tmp_path: Path) -> StreamInMemory:
     return stream
 
 
-def ask(made: StreamInMemory, chosen: RangeSet, by: People = NOBODY_KNOWN) -> LaneEntry:
+def ask(made: StreamInMemory, chosen: RangeSet, by: Requesters = NOBODY_KNOWN) -> LaneEntry:
     lane = claim_lane(made.opened, LaneKind.REPLAY, "run", chosen, "bug 17", by)
-    entry = all_lanes(made.opened.book)[lane]
-    close_lane(made.opened.book, lane, because="a test")
+    entry = all_lanes(made.opened.ledger)[lane]
+    close_lane(made.opened.ledger, lane, because="a test")
     # What was asked stays known when the lane is closed.
-    kept = all_lanes(made.opened.book)[lane]
+    kept = all_lanes(made.opened.ledger)[lane]
     assert (kept.asked_by, kept.approved_by) == (entry.asked_by, entry.approved_by)
     return entry
 
 
 def test_a_large_replay_is_opened_when_another_person_has_approved_it(made: StreamInMemory) -> None:
-    entry = ask(made, offsets((0, 0, 5)), People("ann", "bob"))
+    entry = ask(made, offsets((0, 0, 5)), Requesters("ann", "bob"))
     assert (entry.asked_by, entry.approved_by, entry.reason) == ("ann", "bob", "bug 17")
 
 
 def test_a_small_one_needs_nobody(made: StreamInMemory) -> None:
-    entry = ask(made, offsets((0, 0, 4)), People("ann"))
+    entry = ask(made, offsets((0, 0, 4)), Requesters("ann"))
     assert (entry.asked_by, entry.approved_by) == ("ann", None)
 
 
@@ -64,11 +64,11 @@ def test_a_small_one_needs_nobody(made: StreamInMemory) -> None:
     ("by", "said"),
     [
         (NOBODY_KNOWN, r"5 offsets are more than 4 \(`limits.approve_above`\)"),
-        (People("ann"), "so a second person has to approve"),
-        (People("ann", "ann"), "ann has asked for it, and cannot approve it"),
+        (Requesters("ann"), "so a second person has to approve"),
+        (Requesters("ann", "ann"), "ann has asked for it, and cannot approve it"),
     ],
 )
-def test_a_large_one_is_refused_otherwise_and_claims_nothing(made: StreamInMemory, by: People, said: str) -> None:
+def test_a_large_one_is_refused_otherwise_and_claims_nothing(made: StreamInMemory, by: Requesters, said: str) -> None:
     before = dict(made.store.values)
     with pytest.raises(NotApproved, match=said) as caught:
         ask(made, offsets((0, 0, 5)), by)
@@ -76,7 +76,7 @@ def test_a_large_one_is_refused_otherwise_and_claims_nothing(made: StreamInMemor
 
 
 def test_a_request_whose_user_is_not_known_can_be_approved_by_anybody(made: StreamInMemory) -> None:
-    assert ask(made, offsets((0, 0, 5)), People(None, "bob")).approved_by == "bob"
+    assert ask(made, offsets((0, 0, 5)), Requesters(None, "bob")).approved_by == "bob"
 
 
 def test_on_the_command_line_a_person_names_who_has_approved(
@@ -103,14 +103,14 @@ def test_on_the_command_line_a_person_names_who_has_approved(
         with pytest.raises(NotApproved, match=said):
             replay(approved_by)
     replay("bob")
-    entry = all_lanes(made.opened.book)[lanes.lane_name(LaneKind.REPLAY, "mine")]
+    entry = all_lanes(made.opened.ledger)[lanes.lane_name(LaneKind.REPLAY, "mine")]
     assert (entry.asked_by, entry.approved_by) == (me, "bob")
 
 
 def test_a_repair_that_nobody_has_approved_leaves_the_report_and_says_how_to_go_on(
     made: StreamInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    findings = made.opened.book.store_selection(offsets((0, 0, 5)))
+    findings = made.opened.ledger.store_selection(offsets((0, 0, 5)))
     place = PlaceReport(name="hbase", expected=10, found=5, missing=5, different=0, extra=0, twice=0, debris=0)
 
     def audited(opened: object, name: str, *_: object, **__: object) -> AuditReport:
@@ -153,15 +153,15 @@ def test_a_repair_that_nobody_has_approved_leaves_the_report_and_says_how_to_go_
             "--reason",
             "repair of what mine found",
         ]
-    assert not all_lanes(made.opened.book).keys() - {"ingest"}
+    assert not all_lanes(made.opened.ledger).keys() - {"ingest"}
     CliRunner().invoke(app, [*words[1:-1], "bob", "--yes", "--json"], catch_exceptions=False)
-    (lane,) = all_lanes(made.opened.book).keys() - {"ingest"}
-    first = all_lanes(made.opened.book)[lane]
+    (lane,) = all_lanes(made.opened.ledger).keys() - {"ingest"}
+    first = all_lanes(made.opened.ledger)[lane]
     assert first.selection is not None
-    assert (made.opened.book.selection(first.selection), first.sinks) == (offsets((0, 0, 5)), ("hbase",))
+    assert (made.opened.ledger.selection(first.selection), first.sinks) == (offsets((0, 0, 5)), ("hbase",))
     steering.cancel(made.opened, lane, "a test")
     cli_auditing.audit("orders", repair="execute", yes=True, run_name="mine", approved_by="bob", as_json=True)
-    (entry,) = (one for name, one in all_lanes(made.opened.book).items() if name not in ("ingest", lane))
+    (entry,) = (one for name, one in all_lanes(made.opened.ledger).items() if name not in ("ingest", lane))
     people = (entry.asked_by, entry.approved_by, entry.sinks)
     assert (people, entry.reason) == ((me, "bob", ("hbase",)), "repair of what mine found")
 
@@ -173,10 +173,10 @@ def test_a_second_person_is_needed_above_the_limit_and_only_there(
     needed = limit is not None and number > limit
     assert needs_approval(limit, number) is needed
     if not needed or (approved is not None and approved != asked):
-        check_approved(limit, number, People(asked, approved))
+        check_approved(limit, number, Requesters(asked, approved))
     else:
         with pytest.raises(NotApproved):
-            check_approved(limit, number, People(asked, approved))
+            check_approved(limit, number, Requesters(asked, approved))
 
 
 @pytest.mark.parametrize(("key", "least"), [("approve_above", 0), ("max_records_per_second", 1)])

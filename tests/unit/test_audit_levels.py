@@ -22,11 +22,11 @@ from tidemark.audit.deleted_messages import BlockReport
 from tidemark.audit.levels import Level
 from tidemark.audit.page import CONTENT_SECURITY_POLICY, page_of
 from tidemark.audit.repair import beyond_repair, verdict
-from tidemark.audit.report import MOST_FINDINGS, AuditReport, CoverageReport, GapReport, PlaceReport
+from tidemark.audit.report import MAX_FINDINGS, AuditReport, CoverageReport, GapReport, PlaceReport
 from tidemark.audit.source import SourceReport, source_reports
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Book, record_key
+from tidemark.ledger.ledger import Ledger, record_key
 from tidemark.ledger.records import TopicIncarnation
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.auditing import after_repair, audit_without_spark, committed_within, find_report, store_report
@@ -63,7 +63,7 @@ def test_an_audit_without_spark(tmp_path: Path, level: Level) -> None:
     assert find_report(stream.opened, "audit") == found
     assert find_report(stream.opened, "another") is None
     # What the page of all streams says of it.
-    audited = stream.opened.book.last_audit()
+    audited = stream.opened.ledger.last_audit()
     assert audited is not None
     assert (audited.run, audited.at, audited.level, audited.clean) == ("audit", found.at, level.value, True)
     assert audited.sentence == said
@@ -198,7 +198,7 @@ def test_a_large_ledger_is_read_as_often_as_a_small_one(tmp_path: Path) -> None:
         store = MemoryStore()
         load(store, History(windows, LANES).values)
         counting = CountingStore(store)
-        opened = replace(StreamInMemory(tmp_path).opened, book=Book(cast("Any", counting), STREAM))
+        opened = replace(StreamInMemory(tmp_path).opened, ledger=Ledger(cast("Any", counting), STREAM))
         found = audit_without_spark(opened, "audit", Level.LEDGER)
         assert found.clean
         assert found.windows > windows * 0.9
@@ -225,7 +225,7 @@ def test_a_repair_is_clean_only_if_nothing_is_left() -> None:
         ({"coverage": (structs.replace(COVERAGE, overlaps=("x", "y")),)}, "2 overlaps"),
         ({"ledger_problems": ("window 3 is missing",)}, "window 3 is missing"),
         ({"gone": 5}, "5 offsets of blocks that differ, whose messages Kafka has deleted"),
-        ({"places": (structs.replace(PLACE, missing=MOST_FINDINGS),)}, "some of 1000000 differences or more"),
+        ({"places": (structs.replace(PLACE, missing=MAX_FINDINGS),)}, "some of 1000000 differences or more"),
         (
             {
                 "gaps": (

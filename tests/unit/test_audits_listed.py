@@ -24,7 +24,7 @@ from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.auditing import audit_without_spark, find_report, store_report
 from tidemark.runs.comparisons import find_comparison, store_comparison
-from tidemark.views.audits import MOST, AuditList, AuditShown, PlaceOfAudit, Repaired, audits, folded
+from tidemark.views.audits import MAX_AUDITS, AuditList, AuditShown, PlaceOfAudit, Repaired, audits, folded
 
 PLACE = PlaceReport(
     name="hbase",
@@ -62,7 +62,7 @@ def test_the_newest_audits_come_first_with_what_they_found(tmp_path: Path) -> No
         *(("ledger", False), ("source", False)),
         *(("sinks", True), ("full", True), ("recompute", True)),
     ]
-    findings = made.opened.book.store_selection(offsets((0, 1, 3), (0, 7, 8)))
+    findings = made.opened.ledger.store_selection(offsets((0, 1, 3), (0, 7, 8)))
     dirty = stored(made, "dag/run 1", 1_000, places=(PLACE,), coverage=(COVERAGE,), findings=findings)
     # By time, and not by the names of the runs.
     stored(made, "a", 3_000)
@@ -101,7 +101,7 @@ def test_the_newest_audits_come_first_with_what_they_found(tmp_path: Path) -> No
     assert ([one.run for one in found.audits], found.more) == (["quick", "a", "z"], True)
     # Once the topic was made anew, what is named without its incarnation would be another message.
     anew = TopicIncarnation(topic_id="new", incarnation=2, since=2)
-    change_topics(made.opened.book, lambda topics: {"orders": (*topics["orders"], anew)})
+    change_topics(made.opened.ledger, lambda topics: {"orders": (*topics["orders"], anew)})
     last = listed(made)[-1]
     (place,) = last.found.places
     assert place.at["missing"] == ["orders#1/0@1", "orders#2/0@2", "orders#1/0@9007199254740993"]
@@ -131,7 +131,7 @@ def test_what_people_and_messages_say_in_a_report_stays_as_they_have_said_it(tmp
     }
     store_comparison(made.opened, ReplayComparison(**given, places=(place,), reasons=(reason,), sinks=(said,)))
     anew = TopicIncarnation(topic_id="new", incarnation=2, since=2)
-    change_topics(made.opened.book, lambda topics: {"orders": (*topics["orders"], anew)})
+    change_topics(made.opened.ledger, lambda topics: {"orders": (*topics["orders"], anew)})
     report, comparison = find_report(made.opened, said), find_comparison(made.opened, said)
     assert report is not None
     assert (report.run, report.not_compared, report.ledger_problems) == (said, (said,), (said,))
@@ -222,17 +222,17 @@ def test_the_command_lists_the_audits(
 ) -> None:
     made = StreamInMemory(tmp_path)
     stored(made, "run 1", 1_000, places=(PLACE,))
-    for at in range(2, MOST + 2):
+    for at in range(2, MAX_AUDITS + 2):
         stored(made, f"run {at}", at * 1_000)
     monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     commands.report("orders", "", None, as_json=False)
     said = capsys.readouterr()
     assert "1970-01-01 00:01:41Z" in said.out
-    assert f"run {MOST + 1}" in said.out
+    assert f"run {MAX_AUDITS + 1}" in said.out
     assert "run 1 " not in said.out
     assert "Only the newest 100 are shown." in said.err
     commands.report("orders", "", None, as_json=True)
-    assert len(json.loads(capsys.readouterr().out)["audits"]) == MOST
+    assert len(json.loads(capsys.readouterr().out)["audits"]) == MAX_AUDITS
     with pytest.raises(WrongUse, match="--html: say which run's report"):
         commands.report("orders", "", tmp_path / "page.html", as_json=False)
 
@@ -264,7 +264,7 @@ def test_a_lost_file_is_named_as_ranges_and_not_offset_by_offset(tmp_path: Path)
     assert folded(()) == []
     made = StreamInMemory(tmp_path)
     lost = [offsets((0, start, start + 1)) for start in range(0, 60, 2)]
-    findings = made.opened.book.store_selection(RangeSet(one for part in lost for one in part))
+    findings = made.opened.ledger.store_selection(RangeSet(one for part in lost for one in part))
     stored(made, "dag/run 1", 1_000, places=(PLACE,), findings=findings)
     (one,) = listed(made)
     assert (len(one.found.ranges), one.found.more_ranges) == (20, 10)

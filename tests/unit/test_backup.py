@@ -16,9 +16,9 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, at
 from tidemark.commit import protocol
 from tidemark.errors import Fenced, TooLarge, WrongUse
 from tidemark.ledger import selections
-from tidemark.ledger.book import REGISTER, head_key, record_key
 from tidemark.ledger.codec import digest
 from tidemark.ledger.forgetting import origin
+from tidemark.ledger.ledger import REGISTER, head_key, record_key
 from tidemark.ledger.records import LaneKind, positions
 from tidemark.ledger.recovery.backup import back_up, restore, retire
 from tidemark.ledger.recovery.verifying import verify
@@ -47,9 +47,9 @@ class Interrupted(MemoryStore):
 
 def opened_and_closed(world: World, lane: str) -> None:
     again = RangeSet([OffsetRange(AT, 0, 10)])
-    chosen, start = world.book.store_selection(again), positions({AT: 0})
-    open_lane(world.book, lane, LaneKind.REPLAY, run=lane, start=start, selection=chosen)
-    close_lane(world.book, lane)
+    chosen, start = world.ledger.store_selection(again), positions({AT: 0})
+    open_lane(world.ledger, lane, LaneKind.REPLAY, run=lane, start=start, selection=chosen)
+    close_lane(world.ledger, lane)
 
 
 def test_a_lane_that_is_opened_and_closed_meanwhile_is_left_out_whole(tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ def test_a_lane_that_is_opened_and_closed_meanwhile_is_left_out_whole(tmp_path: 
     world = World(store)
     world.one_window()
     store.meanwhile = lambda: opened_and_closed(world, "replay-1")
-    assert back_up(world.book, tmp_path / "backup").lanes == {LANE: 1}
+    assert back_up(world.ledger, tmp_path / "backup").lanes == {LANE: 1}
     there = moved(world, tmp_path / "backup", MemoryStore())
     opened_and_closed(there, "replay-2")
-    assert verify(there.book) == []
+    assert verify(there.ledger) == []
 
 
 class Overtaken(MemoryStore):
@@ -91,14 +91,14 @@ def test_a_topic_that_is_recreated_beside_a_backup_is_in_all_of_it_or_in_nothing
         made.ingest("run 2")
 
     made.store.meanwhile = (recreated,)  # type: ignore[attr-defined]
-    back_up(made.opened.book, tmp_path / "backup")
+    back_up(made.opened.ledger, tmp_path / "backup")
     made.store.values.clear()
-    restore(made.opened.book, tmp_path / "backup")
-    assert verify(made.opened.book) == []
+    restore(made.opened.ledger, tmp_path / "backup")
+    assert verify(made.opened.ledger) == []
     for run, end in (("run 3", 6), ("run 4", 8)):
         made.ends((0, end))
         assert made.ingest(run) is not None
-    assert made.opened.book.view().authority.covered() == RangeSet(
+    assert made.opened.ledger.view().authority.covered() == RangeSet(
         [OffsetRange(at(0), 0, 10), OffsetRange(at(0, 2), 0, 8)]
     )
 
@@ -111,16 +111,16 @@ def test_a_window_that_is_taken_beside_a_backup_can_be_taken_again(tmp_path: Pat
 
     def taken() -> None:
         world.now += 60_000
-        protocol.take(world.book, LANE, seq, RUN)
+        protocol.take(world.ledger, LANE, seq, RUN)
         world.now -= 60_000
 
     world.store.meanwhile = (taken,)  # type: ignore[attr-defined]
-    back_up(world.book, tmp_path / "backup")
+    back_up(world.ledger, tmp_path / "backup")
     there = moved(world, tmp_path / "backup", MemoryStore())
     assert there.process(seq, OTHER).attempt.generation > world.head.pending.attempt.generation  # type: ignore[union-attr]
 
 
-class Passing(MemoryStore):
+class OffsetsForTimes(MemoryStore):
     """Scans as a server does: what is written meanwhile is found if the scan has not passed its place."""
 
     meanwhile: Callable[[], None] = staticmethod(lambda: None)
@@ -139,20 +139,20 @@ def test_a_selection_in_pieces_that_is_stored_meanwhile_is_whole(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selections, "PIECE_BYTES", 120)
-    store = Passing()
+    store = OffsetsForTimes()
     world = World(store)
     world.one_window()
     for first in range(3):
-        world.book.store_selection(RangeSet([OffsetRange(AT, first, first + 1)]))
+        world.ledger.store_selection(RangeSet([OffsetRange(AT, first, first + 1)]))
     large = RangeSet(OffsetRange(AT, number + 10 * place, number + 10 * place + 1) for place in range(9))
 
     def stored() -> None:
-        world.book.store_selection(large)
+        world.ledger.store_selection(large)
 
     store.meanwhile = stored
-    back_up(world.book, tmp_path / "backup")
+    back_up(world.ledger, tmp_path / "backup")
     there = moved(world, tmp_path / "backup", MemoryStore())
-    assert there.book.find_selection(there.book.store_selection(large).digest) == large
+    assert there.ledger.find_selection(there.ledger.store_selection(large).digest) == large
 
 
 class Killed(BaseException):
@@ -165,7 +165,7 @@ def worked(store: MemoryStore) -> World:
     world.open()
     for _ in range(3):
         world.process(world.pin())
-    protocol.take(world.book, LANE, world.pin(), RUN)
+    protocol.take(world.ledger, LANE, world.pin(), RUN)
     return world
 
 
@@ -173,7 +173,7 @@ def moved(world: World, path: Path, store: MemoryStore) -> World:
     """The same stream in another store, with the same clock."""
     there = World(store)
     there.now = world.now
-    restore(there.book, path)
+    restore(there.ledger, path)
     return there
 
 
@@ -182,19 +182,19 @@ def moved(world: World, path: Path, store: MemoryStore) -> World:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_ledger_moves_with_all_that_it_knows(kind: type[MemoryStore], to: type[MemoryStore], tmp_path: Path) -> None:
     world = worked(kind())
-    retire(world.book, "moved to the other cluster")
+    retire(world.ledger, "moved to the other cluster")
     with pytest.raises(WrongUse, match="was retired"):
         world.pin()
-    assert back_up(world.book, tmp_path / "backup").lanes == {LANE: 3}
+    assert back_up(world.ledger, tmp_path / "backup").lanes == {LANE: 3}
     there = moved(world, tmp_path / "backup", to())
-    assert verify(there.book) == []
-    assert there.book.committed() == world.book.committed()
+    assert verify(there.ledger) == []
+    assert there.ledger.committed() == world.ledger.committed()
     assert there.head.offsets() == world.head.offsets()
     # The window that was pinned is the next one, and the windows go on.
     assert there.process(there.head.seq + 1, OTHER).seq == 4
     assert there.process(there.pin()).seq == 5
-    assert verify(there.book) == []
-    generations = [one.generation for one in there.book.committed()]
+    assert verify(there.ledger) == []
+    generations = [one.generation for one in there.ledger.committed()]
     assert sorted(set(generations)) == generations
 
 
@@ -220,16 +220,16 @@ def test_a_record_that_an_older_version_has_written_is_restored_byte_by_byte(
     """The window after it names its digest."""
     world = worked(kind())
     if not pinned:
-        protocol.abandon(world.book, LANE, "a test", take_over=True)
+        protocol.abandon(world.ledger, LANE, "a test", take_over=True)
     older(world)
-    assert verify(world.book) == []
-    back_up(world.book, tmp_path / "backup")
+    assert verify(world.ledger) == []
+    back_up(world.ledger, tmp_path / "backup")
     there = moved(world, tmp_path / "backup", to())
     if pinned:
         assert there.store.values[record_key(LANE, 3)] == world.store.values[record_key(LANE, 3)]
     for _ in range(2):
         there.process(there.pin())
-        assert verify(there.book) == []
+        assert verify(there.ledger) == []
 
 
 @pytest.mark.parametrize("to", KINDS)
@@ -237,7 +237,7 @@ def test_a_restoration_that_is_cut_off_anywhere_is_finished_by_repeating_it(
     to: type[MemoryStore], tmp_path: Path
 ) -> None:
     world = worked(MemoryStore())
-    back_up(world.book, tmp_path / "backup")
+    back_up(world.ledger, tmp_path / "backup")
     reached = 0
     while True:
         store = to()
@@ -251,7 +251,7 @@ def test_a_restoration_that_is_cut_off_anywhere_is_finished_by_repeating_it(
         store.before_swap = kill
         there = World(store)
         try:
-            restore(there.book, tmp_path / "backup")
+            restore(there.ledger, tmp_path / "backup")
         except Killed:
             assert REGISTER not in store.values
             if store.values:
@@ -260,9 +260,9 @@ def test_a_restoration_that_is_cut_off_anywhere_is_finished_by_repeating_it(
                     there.open()
         store.before_swap = lambda key: None
         if REGISTER not in store.values:
-            restore(there.book, tmp_path / "backup")
-        assert verify(there.book) == []
-        assert there.book.committed() == world.book.committed()
+            restore(there.ledger, tmp_path / "backup")
+        assert verify(there.ledger) == []
+        assert there.ledger.committed() == world.ledger.committed()
         reached += 1
         if left[0] > 0:
             break
@@ -273,19 +273,19 @@ def test_a_restoration_that_is_cut_off_anywhere_is_finished_by_repeating_it(
 def test_who_held_a_window_cannot_commit_it_in_a_retired_ledger(tmp_path: Path) -> None:
     world = World()
     world.open()
-    taken = protocol.take(world.book, LANE, world.pin(), RUN)
+    taken = protocol.take(world.ledger, LANE, world.pin(), RUN)
     with hold(taken) as fence:
         work = NoWork()
-        work.read(taken.pending.window, world.book.covers(taken.pending.window), taken.attempt, fence)
-        retire(world.book, "moved")
-        back_up(world.book, tmp_path / "backup")
+        work.read(taken.pending.window, world.ledger.covers(taken.pending.window), taken.attempt, fence)
+        retire(world.ledger, "moved")
+        back_up(world.ledger, tmp_path / "backup")
         with pytest.raises(Fenced):
-            protocol.commit(world.book, taken, work.verify())
+            protocol.commit(world.ledger, taken, work.verify())
     assert world.head.seq == 0
     there = moved(world, tmp_path / "backup", MemoryStore())
     # Nor in the new one, should the old place be used again.
     with pytest.raises(Fenced):
-        protocol.commit(there.book, taken, work.verify())
+        protocol.commit(there.ledger, taken, work.verify())
     assert there.process(there.pin()).seq == 1
 
 
@@ -297,33 +297,33 @@ def test_who_has_drawn_a_generation_before_cannot_take_a_window_afterwards() -> 
     def between(key: tuple[str, ...]) -> None:
         if key == head_key(LANE):
             world.store.before_swap = lambda key: None
-            retire(world.book, "moved to the other cluster")
+            retire(world.ledger, "moved to the other cluster")
 
     world.store.before_swap = between
     with pytest.raises(
         WrongUse, match=r"was retired, and is used no more: moved to the other cluster\. Name the ledger"
     ):
-        protocol.take(world.book, LANE, seq, RUN)
+        protocol.take(world.ledger, LANE, seq, RUN)
     assert world.head.pending is not None
     assert world.head.pending.attempt is None
 
 
 def test_a_restored_ledger_counts_on_from_what_may_have_been_lost(tmp_path: Path) -> None:
     world = worked(MemoryStore())
-    back_up(world.book, tmp_path / "backup")
-    before = world.book.register()
+    back_up(world.ledger, tmp_path / "backup")
+    before = world.ledger.register()
     world.now += 60_000
     lost = world.process(world.head.seq + 1)
     there = moved(world, tmp_path / "backup", MemoryStore())
-    after = there.book.register()
+    after = there.ledger.register()
     assert before is not None
     assert after is not None
     assert after[1].generation > lost.attempt.generation
     assert there.process(there.head.seq + 1).attempt.generation > lost.attempt.generation
     # A final backup may be restored once more, when the ledger that was made of it is lost.
-    retire(there.book, "moved")
-    back_up(there.book, tmp_path / "final")
-    final = moved(there, tmp_path / "final", MemoryStore()).book.register()
+    retire(there.ledger, "moved")
+    back_up(there.ledger, tmp_path / "final")
+    final = moved(there, tmp_path / "final", MemoryStore()).ledger.register()
     assert final is not None
     assert final[1].generation > after[1].generation
     assert final[1].retired is None
@@ -369,11 +369,11 @@ BROKEN = {
 def test_a_file_that_is_no_whole_backup_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
     spoil, said = BROKEN[name]
     path = tmp_path / "backup"
-    back_up(worked(MemoryStore()).book, path)
+    back_up(worked(MemoryStore()).ledger, path)
     spoil(path)
     there = World()
     with pytest.raises(WrongUse, match=said):
-        restore(there.book, path)
+        restore(there.ledger, path)
     assert there.store.values == {}
 
 
@@ -381,32 +381,32 @@ def test_nothing_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "backup"
     world = worked(MemoryStore())
     with pytest.raises(WrongUse, match="s has no ledger yet"):
-        back_up(World().book, path)
+        back_up(World().ledger, path)
     assert list(tmp_path.iterdir()) == []
-    back_up(world.book, path)
+    back_up(world.ledger, path)
     before = path.read_bytes()
     with pytest.raises(WrongUse, match="backup exists already; name a new file"):
-        back_up(world.book, path)
+        back_up(world.ledger, path)
     assert path.read_bytes() == before
     values = dict(world.store.values)
     with pytest.raises(WrongUse, match="s has a ledger here already, and a restoration replaces nothing"):
-        restore(world.book, path)
+        restore(world.ledger, path)
     assert world.store.values == values
     there = World()
     there.store.values[head_key(LANE)] = values[head_key(LANE)].replace(b'"seq":3', b'"seq":2')
     with pytest.raises(Exception, match="head/ingest"):
-        restore(there.book, path)
+        restore(there.ledger, path)
     assert REGISTER not in there.store.values
 
 
 def test_a_value_that_is_too_large_for_the_new_place_is_named_before_anything_is_written(tmp_path: Path) -> None:
-    back_up(worked(MemoryStore()).book, tmp_path / "backup")
+    back_up(worked(MemoryStore()).ledger, tmp_path / "backup")
     there = World(MemoryStore(max_value_bytes=300))
     with pytest.raises(TooLarge, match=r"of .*backup takes \d+ bytes; this ledger holds up to 300"):
-        restore(there.book, tmp_path / "backup")
+        restore(there.ledger, tmp_path / "backup")
     assert there.store.values == {}
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="cannot be written: No such file or directory"):
-        back_up(worked(MemoryStore()).book, tmp_path / "nowhere" / "backup")
+        back_up(worked(MemoryStore()).ledger, tmp_path / "nowhere" / "backup")

@@ -13,8 +13,8 @@ from tests.support.memory import MemoryStore
 from tests.support.protocol_world import LANE, RUN, NoWork, World
 from tidemark.commit.protocol import commit, settle, take
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
-from tidemark.ledger.book import blocks_key
 from tidemark.ledger.codec import encode
+from tidemark.ledger.ledger import blocks_key
 from tidemark.ledger.limits import most_blocks
 from tidemark.ledger.records import BlocksRef, BlockTallies, Receipt
 from tidemark.ledger.recovery.verifying import verify
@@ -138,29 +138,29 @@ def test_blocks_of_an_attempt_that_never_commits_harm_nobody() -> None:
     world = World()
     world.open()
     seq = world.pin()
-    world.book.store_blocks(LANE, seq, take(world.book, LANE, seq, RUN).attempt, BLOCKS)
+    world.ledger.store_blocks(LANE, seq, take(world.ledger, LANE, seq, RUN).attempt, BLOCKS)
     world.process(seq)
-    assert verify(world.book) == []
-    assert [world.book.blocks(one.record) for one in world.book.committed()] == [None]
+    assert verify(world.ledger) == []
+    assert [world.ledger.blocks(one.record) for one in world.ledger.committed()] == [None]
 
 
 def test_blocks_are_stored_once_and_read_as_the_receipt_names_them() -> None:
     world = World()
     world.open()
     seq = world.pin()
-    taken = take(world.book, LANE, seq, RUN)
-    ref = world.book.store_blocks(LANE, seq, taken.attempt, BLOCKS)
-    assert world.book.store_blocks(LANE, seq, taken.attempt, BLOCKS) == ref
-    record = commit(world.book, taken, receipt(ref))
-    settle(world.book, world.sweeps, LANE)
-    assert world.book.blocks(record) == BLOCKS
-    assert verify(world.book) == []
+    taken = take(world.ledger, LANE, seq, RUN)
+    ref = world.ledger.store_blocks(LANE, seq, taken.attempt, BLOCKS)
+    assert world.ledger.store_blocks(LANE, seq, taken.attempt, BLOCKS) == ref
+    record = commit(world.ledger, taken, receipt(ref))
+    settle(world.ledger, world.sweeps, LANE)
+    assert world.ledger.blocks(record) == BLOCKS
+    assert verify(world.ledger) == []
 
     key = blocks_key(LANE, seq, taken.attempt)
     stored = world.store.values[key]
     world.store.values[key] = stored.replace(b"[2,", b"[3,")
     with pytest.raises(LedgerUnreadable, match=r"blocks/ingest/0000000000000000001/.*it was changed"):
-        world.book.blocks(record)
+        world.ledger.blocks(record)
     del world.store.values[key]
     with pytest.raises(LedgerContradiction, match="is missing, and the receipt of window ingest/1 names it"):
-        world.book.blocks(record)
+        world.ledger.blocks(record)

@@ -14,11 +14,11 @@ from fastapi.testclient import TestClient
 
 from tidemark.plugin import bodies, serving
 from tidemark.plugin.access import get_user
-from tidemark.plugin.bodies import MOST_BESIDE_TEXTS, beside_texts, read_body
-from tidemark.plugin.questions import Answer, Questions
+from tidemark.plugin.bodies import MAX_BESIDE_TEXTS, beside_texts, read_body
+from tidemark.plugin.cached_queries import Answer, CachedQueries
 from tidemark.plugin.routes.plans import RequestToPlan
 from tidemark.plugin.settings import Settings
-from tidemark.runs.requests.forms import MOST_TEXT
+from tidemark.runs.requests.forms import MAX_TEXT
 
 
 def plan(value: str) -> bytes:
@@ -48,15 +48,15 @@ def test_many_small_values_are_refused_unread(raw: bytes) -> None:
     answer = read_body(RequestToPlan, raw)
     assert isinstance(answer, Answer)
     assert answer.status == 413
-    assert f"more than {MOST_BESIDE_TEXTS} bytes besides its texts" in answer.detail
+    assert f"more than {MAX_BESIDE_TEXTS} bytes besides its texts" in answer.detail
 
 
 @pytest.mark.covers("Q28")
 @pytest.mark.parametrize("line", ["orders/0@1\n", '["orders", 0, 1]\n', "\\\n"])
 def test_a_text_as_long_as_may_be_is_read(line: str) -> None:
-    records = (line * (MOST_TEXT // len(line) + 1))[:MOST_TEXT]
+    records = (line * (MAX_TEXT // len(line) + 1))[:MAX_TEXT]
     raw = json.dumps({"kind": "replay", "fields": {"records": records, "lanes": 2}}).encode()
-    assert len(raw) < serving.MOST_BYTES
+    assert len(raw) < serving.MAX_BYTES
     assert beside_texts(raw) < 100
     read = read_body(RequestToPlan, raw)
     assert isinstance(read, RequestToPlan)
@@ -91,7 +91,7 @@ def test_no_body_is_read_in_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> N
     app, readers = FastAPI(), []
     app.exception_handler(RequestValidationError)(serving.wrong_value)
     app.dependency_overrides[get_user] = lambda: SimpleNamespace(get_name=lambda: "ann")
-    app.state.asking = Questions(lambda _: {}, Settings())
+    app.state.asking = CachedQueries(lambda _: {}, Settings())
 
     @app.post("/")
     async def kind(asked: Annotated[RequestToPlan, Depends(bodies.body(RequestToPlan))]) -> str:

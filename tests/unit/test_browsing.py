@@ -25,12 +25,12 @@ from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import TopicIncarnation
 from tidemark.ledger.register import change_topics
 from tidemark.offsets.coordinate_files import lines_of
-from tidemark.offsets.coordinates import Coordinate, Named, parse_records
+from tidemark.offsets.coordinates import Coordinate, NamedOffsets, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.dead_letters import DeadLetterFilter
 from tidemark.runs.requests.record_files import records_in
-from tidemark.sinks.contract import PlainSink
+from tidemark.sinks.contract import SinkAdmin
 from tidemark.sinks.reading import rows_of_pieces
 from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import place
@@ -38,11 +38,11 @@ from tidemark.views.browsing import parts, results
 from tidemark.views.browsing.dead_letters import dead_letters
 from tidemark.views.browsing.exports import exported
 from tidemark.views.browsing.filters import parse
-from tidemark.views.browsing.items import Found, Item, Meter
+from tidemark.views.browsing.items import Item, SearchBudget, SearchResult
 from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.messages import MessageQuery, messages
-from tidemark.views.browsing.page_items import MOST_HEADERS, MOST_SHOWN, SAID, page_of
-from tidemark.views.browsing.places import Scope
+from tidemark.views.browsing.page_items import MAX_HEADERS, MAX_SHOWN, SAID, page_of
+from tidemark.views.browsing.places import SearchScope
 from tidemark.views.dead_letters import dead_letters as in_groups
 from tidemark.views.messages.fates import Fate
 from tidemark.views.messages.message import as_values, message_shown
@@ -63,12 +63,12 @@ def found_in(
     bounds: tuple[float, float] = (1e9, 1e9),
     seconds: float = 60,
     **more: object,
-) -> Found:
-    asked = MessageQuery(Scope(where), filter_, **more)  # type: ignore[arg-type]
-    return messages(world.opened, asked, Meter.of(*bounds, seconds))
+) -> SearchResult:
+    asked = MessageQuery(SearchScope(where), filter_, **more)  # type: ignore[arg-type]
+    return messages(world.opened, asked, SearchBudget.of(*bounds, seconds))
 
 
-def offsets(found: Found) -> list[int]:
+def offsets(found: SearchResult) -> list[int]:
     return [one.at.offset for one in found.items]
 
 
@@ -102,10 +102,10 @@ def test_messages_that_fit_are_found_in_a_range_a_time_and_a_window(world: Known
     assert offsets(found_in(world, filter_="$.deep[0].a = 'x' and key = 'k1'")) == [7, 9, 11]
     assert offsets(found_in(world, filter_="$.amount is null")) == [0, 1, 2]
     assert offsets(found_in(world, filter_="header h = 'v' and value contains '\"amount\": 9'")) == [9]
-    timed = MessageQuery(Scope(since="1970-01-01T00:00:02Z", until="1970-01-01T00:00:05Z"))
-    assert offsets(messages(world.opened, timed, Meter.of(1e9, 1e9, 60))) == [2, 4]
-    window = MessageQuery(Scope(window="ingest/2"))
-    assert offsets(messages(world.opened, window, Meter.of(1e9, 1e9, 60))) == [7, 8, 9]
+    timed = MessageQuery(SearchScope(since="1970-01-01T00:00:02Z", until="1970-01-01T00:00:05Z"))
+    assert offsets(messages(world.opened, timed, SearchBudget.of(1e9, 1e9, 60))) == [2, 4]
+    window = MessageQuery(SearchScope(window="ingest/2"))
+    assert offsets(messages(world.opened, window, SearchBudget.of(1e9, 1e9, 60))) == [7, 8, 9]
     for where, window_, said in (
         ("elsewhere", "", "the stream reads no topic elsewhere"),
         ("orders/0@5-2", "", "runs backwards"),
@@ -114,7 +114,7 @@ def test_messages_that_fit_are_found_in_a_range_a_time_and_a_window(world: Known
         ("orders/0@3\u20137", "", "has a dash"),
     ):
         with pytest.raises(WrongUse, match=said):
-            messages(world.opened, MessageQuery(Scope(where, window_)), Meter.of(1e9, 1e9, 60))
+            messages(world.opened, MessageQuery(SearchScope(where, window_)), SearchBudget.of(1e9, 1e9, 60))
 
 
 @pytest.mark.covers("U28")
@@ -188,11 +188,11 @@ def test_what_was_erased_is_neither_shown_nor_looked_at(world: KnownStream) -> N
     assert (offsets(found), found.erased, found.looked) == ([], 1, 8)
     assert 8 not in offsets(found_in(world))
     # Nor under the number that another incarnation of the same log gives it.
-    register = world.opened.book.register()
+    register = world.opened.ledger.register()
     assert register is not None
     (one,) = register[1].topics["orders"]
     known = (one, TopicIncarnation(topic_id=one.topic_id, incarnation=2, since=2, starts=((0, 2),)))
-    change_topics(world.opened.book, lambda topics: {**topics, "orders": known})
+    change_topics(world.opened.ledger, lambda topics: {**topics, "orders": known})
     found = found_in(world)
     assert [str(item.at) for item in found.items[:3]] == ["orders/0@0", "orders/0@1", "orders#2/0@2"]
     assert (8 in offsets(found), found.erased) == (False, 1)
@@ -242,7 +242,7 @@ def test_values_are_masked_cut_and_never_obeyed() -> None:
     item = Item(
         Coordinate(at(0), 1), 5, b"secret", hostile, (("\u202eh", b"secret"),), {"reason": b"r", "detail": b"secret"}
     )
-    found = Found((item,), (), None, None, 1, 1)
+    found = SearchResult((item,), (), None, None, 1, 1)
     hidden, shown = (
         page_of(found, payload=payload, may_see_payload=True, letters=True).lines[0] for payload in (False, True)
     )
@@ -250,7 +250,7 @@ def test_values_are_masked_cut_and_never_obeyed() -> None:
     assert isinstance(hidden.fields["detail"], Masked)
     assert isinstance(hidden.fields["reason"], Value)
     assert isinstance(shown.value, Value)
-    assert (shown.value.text[:29], shown.value.more) == ("<img src=x>\\u202e\\x1b[31m\\xff", len(hostile) - MOST_SHOWN)
+    assert (shown.value.text[:29], shown.value.more) == ("<img src=x>\\u202e\\x1b[31m\\xff", len(hostile) - MAX_SHOWN)
     assert shown.headers[0].name.text == "\\u202eh"
 
 
@@ -258,7 +258,7 @@ def test_values_are_masked_cut_and_never_obeyed() -> None:
 def test_fields_of_rows_are_masked_whatever_they_are_called() -> None:
     """Of a dead letter, Tidemark says the reason. Of a row, `reason` is what its message says."""
     item = Item(Coordinate(at(0), 1), fields=dict.fromkeys((*SAID, "detail", "amount"), b"secret"))
-    found = Found((item,), (), None, None, 1, 1)
+    found = SearchResult((item,), (), None, None, 1, 1)
     (line,) = page_of(found, payload=False, may_see_payload=False).lines
     assert set(map(type, line.fields.values())) == {Masked}
     assert "secret" not in str(line)
@@ -311,12 +311,12 @@ def test_fields_that_are_called_as_a_coordinate_name_no_other_message(
     item = Item(Coordinate(at(0), 5), fields={name: values.get(name, "9").encode() for name in names})
     for form in ("csv", "jsonl"):
         text = exported([item], form, names)  # type: ignore[arg-type]
-        assert parse_records(text) == Named(exact=RangeSet([OffsetRange(at(0), 5, 6)]))
+        assert parse_records(text) == NamedOffsets(exact=RangeSet([OffsetRange(at(0), 5, 6)]))
     row = {"_topic": ["orders"], "_partition": [0], "_offset": [5], "_incarnation": [1]}
     fields = {name: [values[name]] for name in names if name in values}
     pq.write_table(pa.table({**fields, **row}), tmp_path / "results.parquet")
     monkeypatch.setenv("TIDEMARK_SELECTIONS", str(tmp_path))
-    assert records_in("results.parquet") == Named(exact=RangeSet([OffsetRange(at(0), 5, 6)]))
+    assert records_in("results.parquet") == NamedOffsets(exact=RangeSet([OffsetRange(at(0), 5, 6)]))
     assert parse_records(lines_of(tmp_path / "results.parquet")) == records_in("results.parquet")
 
 
@@ -346,9 +346,11 @@ def test_dead_letters_are_found_by_what_is_in_them(tmp_path: Path) -> None:
     for offset, row in world.dead.held.items():
         row.fields["value"] = json.dumps({"amount": 5 - offset}).encode()  # type: ignore[index]
 
-    def asked(filter_: str = "", count: int = 50, go_on: str = "", bounds: float = 1e9, **where: str) -> Found:
+    def asked(filter_: str = "", count: int = 50, go_on: str = "", bounds: float = 1e9, **where: str) -> SearchResult:
         return dead_letters(
-            world.opened, MessageQuery(Scope(**where), filter_, count, go_on=go_on), Meter.of(bounds, 1e9, 60)
+            world.opened,
+            MessageQuery(SearchScope(**where), filter_, count, go_on=go_on),
+            SearchBudget.of(bounds, 1e9, 60),
         )
 
     assert offsets(asked()) == [1, 3, 5, 7, 9, 11]
@@ -369,7 +371,9 @@ def test_dead_letters_are_found_by_what_is_in_them(tmp_path: Path) -> None:
     back: list[int] = []
     go_on = ""
     while go_on is not None:
-        found = dead_letters(world.opened, MessageQuery(count=2, backwards=True, go_on=go_on), Meter.of(1e9, 1e9, 60))
+        found = dead_letters(
+            world.opened, MessageQuery(count=2, backwards=True, go_on=go_on), SearchBudget.of(1e9, 1e9, 60)
+        )
         back += offsets(found)
         go_on = found.go_on  # type: ignore[assignment]
     assert back == [3, 1, 11, 9, 7, 5]
@@ -383,25 +387,25 @@ def test_rows_are_found_by_their_fields_in_a_window_or_a_time(tmp_path: Path, mo
     for _ in range(3):
         world.ingest()
 
-    class ByCoordinate(PlainSink):
+    class ByCoordinate(SinkAdmin):
         rows_by_coordinate = True
 
         def rows_within(self, opened: Any, settings: Any, within: OffsetRange, take: Any) -> Any:
-            view = opened.book.view(settings.name)
-            found = rows_of_pieces(opened.book, world.results, view, [within])
+            view = opened.ledger.view(settings.name)
+            found = rows_of_pieces(opened.ledger, world.results, view, [within])
             made = (
                 {**place(row.place), "fields": {"amount": str(row.place.offset - 6), "state": "open"}} for row in found
             )
             return take(made)
 
     kind = ByCoordinate()
-    monkeypatch.setattr(results, "kind_of", lambda type_: SimpleNamespace(without_spark=lambda: kind))
+    monkeypatch.setattr(results, "kind_of", lambda type_: SimpleNamespace(make_admin=lambda: kind))
     monkeypatch.setattr(OpenStream, "fields", {"amount": "integer", "state": "string"})
 
-    def asked(filter_: str = "", count: int = 50, go_on: str = "", **where: str) -> Found:
+    def asked(filter_: str = "", count: int = 50, go_on: str = "", **where: str) -> SearchResult:
         world.results.read.clear()
         return results.results(
-            world.opened, MessageQuery(Scope(**where), filter_, count, go_on=go_on), Meter.of(1e9, 1e9, 60)
+            world.opened, MessageQuery(SearchScope(**where), filter_, count, go_on=go_on), SearchBudget.of(1e9, 1e9, 60)
         )
 
     assert offsets(asked("amount < 0 and state = 'open'")) == [0, 1, 2, 3, 4, 5]
@@ -418,7 +422,7 @@ def test_rows_are_found_by_their_fields_in_a_window_or_a_time(tmp_path: Path, mo
     world.erase(RangeSet([OffsetRange(at(0), 2, 3)]))
     assert 2 not in offsets(asked())
     # Nor what another stream of the ledger has erased.
-    monkeypatch.setattr(results, "for_readers", lambda book: book.hiding(RangeSet([OffsetRange(at(0), 4, 5)])))
+    monkeypatch.setattr(results, "for_readers", lambda ledger: ledger.hiding(RangeSet([OffsetRange(at(0), 4, 5)])))
     assert offsets(asked()) == [0, 1, 3, *range(5, 12)]
     for filter_, said in (
         ("$.a = 1", "rows have fields"),
@@ -440,7 +444,7 @@ def test_a_stream_that_has_never_run_does_not_show_what_another_has_erased(tmp_p
     other.ingest()
     other.erase(RangeSet([OffsetRange(at(0), 2, 3)]))
     new.store.beside["other"] = other.store
-    assert new.opened.book.register() is None
+    assert new.opened.ledger.register() is None
     found = found_in(new)
     assert (offsets(found), found.erased) == ([0, 1, 3], 1)
 
@@ -451,8 +455,8 @@ def test_a_message_of_a_megabyte_of_headers_is_shown_as_quickly_as_others() -> N
     headers = tuple(("a" * 500, b"b" * 500) for _ in range(1_000))
     items = tuple(Item(Coordinate(at(0), offset), headers=headers) for offset in range(100))
     for payload in (False, True):
-        page = page_of(Found(items, (), None, None, 100, 1), payload=payload, may_see_payload=True)
-        assert {(len(one.headers), one.more_headers) for one in page.lines} == {(MOST_HEADERS, 1_000 - MOST_HEADERS)}
+        page = page_of(SearchResult(items, (), None, None, 100, 1), payload=payload, may_see_payload=True)
+        assert {(len(one.headers), one.more_headers) for one in page.lines} == {(MAX_HEADERS, 1_000 - MAX_HEADERS)}
         assert len(json.dumps(asdict(page))) < 8_000_000
     assert items[0].bytes >= 1_000_000
     assert Item(Coordinate(at(0), 0), headers=(("a", b""),) * 300_000).bytes > 10_000_000
@@ -468,7 +472,7 @@ def test_a_message_of_very_many_rows_is_cut_and_that_is_said(tmp_path: Path, mon
     world.ingest()
     given = 0
 
-    class OfMany(PlainSink):
+    class OfMany(SinkAdmin):
         rows_by_coordinate = True
 
         def made(self, found: Iterator[StoredRow]) -> Iterator[dict[str, Any]]:
@@ -479,22 +483,22 @@ def test_a_message_of_very_many_rows_is_cut_and_that_is_said(tmp_path: Path, mon
                     yield {**place(replace(row.place, index=index)), "fields": {"text": "x" * 100}}
 
         def rows_within(self, opened: Any, settings: Any, within: OffsetRange, take: Any) -> Any:
-            view = opened.book.view(settings.name)
-            return take(self.made(rows_of_pieces(opened.book, world.results, view, [within])))
+            view = opened.ledger.view(settings.name)
+            return take(self.made(rows_of_pieces(opened.ledger, world.results, view, [within])))
 
     kind = OfMany()
-    monkeypatch.setattr(results, "kind_of", lambda type_: SimpleNamespace(without_spark=lambda: kind))
+    monkeypatch.setattr(results, "kind_of", lambda type_: SimpleNamespace(make_admin=lambda: kind))
     monkeypatch.setattr(OpenStream, "fields", {"text": "string"})
 
-    def asked(go_on: str = "") -> Found:
-        return results.results(world.opened, MessageQuery(count=3, go_on=go_on), Meter.of(1e9, 1e9, 60))
+    def asked(go_on: str = "") -> SearchResult:
+        return results.results(world.opened, MessageQuery(count=3, go_on=go_on), SearchBudget.of(1e9, 1e9, 60))
 
     first = asked()
     assert (len(first.items), first.left_out, first.ended) == (1_003, 3_998, "count")
     assert first.go_on is not None
     assert offsets(asked(first.go_on)) == [2, 3]
     # Nor are more rows held at once than there is room for.
-    monkeypatch.setattr(parts, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(parts, "_MAX_BYTES", 10_000)
     given = 0
     first = asked()
     assert (offsets(first)[0], {*offsets(first)[1:]}, first.left_out) == (0, {1}, 1)
@@ -511,7 +515,9 @@ def test_what_is_picked_is_never_the_message_that_has_its_offset_now(tmp_path: P
 
     def shown() -> set[str]:
         listed = page_of(
-            dead_letters(world.opened, MessageQuery(), Meter.of(1e9, 1e9, 60)), payload=False, may_see_payload=True
+            dead_letters(world.opened, MessageQuery(), SearchBudget.of(1e9, 1e9, 60)),
+            payload=False,
+            may_see_payload=True,
         )
         groups = in_groups(world.opened, DeadLetterFilter()).groups
         located = located_at(world.opened, Coordinate(at(0), 1))
@@ -527,7 +533,7 @@ def test_what_is_picked_is_never_the_message_that_has_its_offset_now(tmp_path: P
 
     assert shown() == {"orders/0@1"}
     change_topics(
-        world.opened.book,
+        world.opened.ledger,
         lambda topics: {"orders": (*topics["orders"], TopicIncarnation(topic_id="new", incarnation=2, since=2))},
     )
     assert shown() == {"orders#1/0@1"}

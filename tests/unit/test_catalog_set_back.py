@@ -13,7 +13,7 @@ from tests.support.iceberg_in_memory import IcebergInMemory, Killed
 from tests.support.streams_in_memory import offsets
 from tidemark.commit.protocol import Step
 from tidemark.errors import LedgerContradiction, Unreachable
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.runs import erasing
 from tidemark.sinks.iceberg import catalog
 from tidemark.sinks.iceberg.reading import parts_that_count
@@ -47,7 +47,7 @@ def _ingest(world: IcebergInMemory, *numbers: int) -> None:
 
 def _missing(world: IcebergInMemory) -> set[int]:
     """The offsets of partition 0 that an audit finds missing: those that count, and are in none of the files that it reads."""
-    authority, parts = parts_that_count(world.opened.book, "iceberg", world.opened.connections, gone=True)
+    authority, parts = parts_that_count(world.opened.ledger, "iceberg", world.opened.connections, gone=True)
     read = tables_that_count(parts, authority, {})
     found = {row["_offset"] for table in read for row in table.to_pylist()}
     return {*range(world.positions()[0])} - found
@@ -105,7 +105,7 @@ def test_a_window_that_is_published_while_somebody_reads_is_no_missing_one(
     world.ends((0, 10))
     with pytest.raises(Killed):
         world.ingest("run 2", until=Step.COMMITTED)
-    real: Callable[..., Any] = Book.is_settled
+    real: Callable[..., Any] = Ledger.is_settled
 
     def after_its_publication(*given: Any) -> bool:
         monkeypatch.undo()
@@ -113,7 +113,7 @@ def test_a_window_that_is_published_while_somebody_reads_is_no_missing_one(
         world.ingest("run 3")
         return bool(real(*given))
 
-    monkeypatch.setattr(Book, "is_settled", after_its_publication)
+    monkeypatch.setattr(Ledger, "is_settled", after_its_publication)
     assert {*range(10)} <= {offset for _, offset in world.counting()}
     assert _missing(world) == set()
 

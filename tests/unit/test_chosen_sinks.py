@@ -18,8 +18,8 @@ from tidemark.cli import lanes_of_runs, stream_lookup
 from tidemark.cli.commands import replay
 from tidemark.commit import protocol
 from tidemark.errors import Conflict, LaneClosed, ProcessingFailed, VerificationFailed, WrongUse
-from tidemark.ledger.book import Committed, authority_of, record_key
 from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.ledger import Committed, authority_of, record_key
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import LaneKind, Pending, Record, Window, positions
 from tidemark.ledger.recovery.verifying import verify as verify_ledger
@@ -75,7 +75,7 @@ def test_what_counts_in_a_sink_is_the_newest_window_that_writes_it(drawn: list[D
 
 def replayed(world: World, name: str, start: int, until: int, sinks: tuple[str, ...] | None) -> Record:
     """Replay offsets in a lane of their own, and close it."""
-    ref = world.book.store_selection(RangeSet([OffsetRange(AT, start, until)]))
+    ref = world.ledger.store_selection(RangeSet([OffsetRange(AT, start, until)]))
 
     def planned(head: Any) -> Window:
         (one,) = plan(head).ranges
@@ -84,12 +84,19 @@ def replayed(world: World, name: str, start: int, until: int, sinks: tuple[str, 
 
     lane = f"replay-{name}"
     open_lane(
-        world.book, lane, LaneKind.REPLAY, run="r", start=positions({AT: start}), selection=ref, reason="x", sinks=sinks
+        world.ledger,
+        lane,
+        LaneKind.REPLAY,
+        run="r",
+        start=positions({AT: start}),
+        selection=ref,
+        reason="x",
+        sinks=sinks,
     )
-    pending = protocol.pin(world.book, world.sweeps, lane, planned)
+    pending = protocol.pin(world.ledger, world.sweeps, lane, planned)
     assert pending is not None
-    record = protocol.process(world.book, world.sweeps, NoWork(), hold, lane, pending.window.seq, RUN)
-    close_lane(world.book, lane)
+    record = protocol.process(world.ledger, world.sweeps, NoWork(), hold, lane, pending.window.seq, RUN)
+    close_lane(world.ledger, lane)
     return record
 
 
@@ -102,7 +109,7 @@ def world() -> World:
 
 @pytest.mark.covers("N14")
 def test_views_and_look_ups_agree_in_each_sink(world: World) -> None:
-    (first,) = world.book.view().windows
+    (first,) = world.ledger.view().windows
     alone = replayed(world, "alone", 2, 6, ("a",))
     everywhere = replayed(world, "everywhere", 4, 8, None)
     later = replayed(world, "later", 5, 7, ("b",))
@@ -116,53 +123,53 @@ def test_views_and_look_ups_agree_in_each_sink(world: World) -> None:
         "new": [one] * 4 + [three] * 4 + [one] * 2,
     }
     for sink, counts in wanted.items():
-        view = world.book.view(sink)
-        assert view == world.book.view().of(sink) == world.book.view("b").of(sink)
+        view = world.ledger.view(sink)
+        assert view == world.ledger.view().of(sink) == world.ledger.view("b").of(sink)
         assert [view.authority.of(AT, offset) for offset in range(10)] == counts, sink
-        assert not world.book.changed_since(view)
+        assert not world.ledger.changed_since(view)
         for offset in range(10):
-            found = look_up(world.book, Coordinate(AT, offset)).counting(sink)
+            found = look_up(world.ledger, Coordinate(AT, offset)).counting(sink)
             assert found is not None
             assert found.attempt.generation == counts[offset]
     asked = read_at(
-        world.book,
+        world.ledger,
         Coordinate(AT, 5),
         dict.fromkeys(("a", "b", "dead letters"), lambda record: record.attempt.generation),
     )[1]
     assert asked == {"a": three, "b": four, "dead letters": three}
     # The picture of a stream shows the windows that have read offsets into all sinks.
     index = WindowIndex()
-    index.refresh(world.book)
+    index.refresh(world.ledger)
     assert [(part.start, part.until, part.generation) for part in index.segments(AT)] == [
         (0, 4, one),
         (4, 8, three),
         (8, 10, one),
     ]
     assert set(index.names) == set(generations)
-    assert verify_ledger(world.book) == []
+    assert verify_ledger(world.ledger) == []
 
 
 def test_a_lane_keeps_its_sinks(world: World) -> None:
-    book = world.book
-    ref = book.store_selection(RangeSet([OffsetRange(AT, 2, 6)]))
+    ledger = world.ledger
+    ref = ledger.store_selection(RangeSet([OffsetRange(AT, 2, 6)]))
     how: dict[str, Any] = {"run": "r", "start": positions({AT: 2}), "selection": ref, "reason": "x"}
-    open_lane(book, "replay-x", LaneKind.REPLAY, **how, sinks=("a",))
+    open_lane(ledger, "replay-x", LaneKind.REPLAY, **how, sinks=("a",))
     with pytest.raises(Conflict, match="open already, and writes a alone"):
-        open_lane(book, "replay-x", LaneKind.REPLAY, **how)
-    register = book.register()
+        open_lane(ledger, "replay-x", LaneKind.REPLAY, **how)
+    register = ledger.register()
     assert register is not None
     assert register[1].lanes["replay-x"].sinks == ("a",)
-    close_lane(book, "replay-x")
+    close_lane(ledger, "replay-x")
     record = replayed(world, "done", 2, 6, ("a",))
     assert record.window.sinks == ("a",)
-    open_lane(book, "replay-done", LaneKind.REPLAY, **how, sinks=("a",))
+    open_lane(ledger, "replay-done", LaneKind.REPLAY, **how, sinks=("a",))
     with pytest.raises(LaneClosed):
-        open_lane(book, "replay-done", LaneKind.REPLAY, **how, sinks=("b",))
+        open_lane(ledger, "replay-done", LaneKind.REPLAY, **how, sinks=("b",))
     # What is read first is read into all sinks.
-    below = book.store_selection(RangeSet([OffsetRange(AT, 0, 1)]))
+    below = ledger.store_selection(RangeSet([OffsetRange(AT, 0, 1)]))
     for kind, sinks in ((LaneKind.BACKFILL, ("a",)), (LaneKind.REPLAY, ())):
         with pytest.raises(WrongUse, match="only a replay writes some sinks alone"):
-            open_lane(book, "other", kind, **{**how, "selection": below}, sinks=sinks)
+            open_lane(ledger, "other", kind, **{**how, "selection": below}, sinks=sinks)
 
 
 def test_records_without_the_field_are_read_as_before(world: World) -> None:

@@ -209,7 +209,7 @@ def test_tables_of_newest_rows_are_as_free_before_their_first_row(
     world.ingest()
     assert world.shown() == world.counting() == {}
     world.rewrite("    number: string\n", "    number: int\n")
-    world.plain.check_fields(world.opened, world.sink)
+    world.admin.check_fields(world.opened, world.sink)
     world.code = lambda partition, offset: [Change(offset % 3, f"{partition}@{offset}")]
     world.ends((0, 8), (0, 0))
     world.ingest()
@@ -220,7 +220,7 @@ def test_tables_of_newest_rows_are_as_free_before_their_first_row(
     assert world.shown() == world.counting() == world.wanted()
     # Now there are rows.
     world.rewrite("    number: int\n", "    number: string\n")
-    check: Any = partial(world.plain.check_fields, world.opened, world.sink)
+    check: Any = partial(world.admin.check_fields, world.opened, world.sink)
     for refuses in (world.prepare, check):
         with pytest.raises(WrongUse, match="has the column number as int"):
             refuses()

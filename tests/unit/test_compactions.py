@@ -14,7 +14,7 @@ from msgspec import structs
 from tests.support.compactions import AT, authority_of, committed
 from tests.support.memory import FAULTS, LOST_APPLIED, MemoryStore
 from tidemark.errors import Fenced, LedgerContradiction, OwnedByAnother, TooLarge, WrongUse
-from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.ledger import Committed, Ledger
 from tidemark.ledger.stores import doubt
 from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.authority import Authority
@@ -41,8 +41,8 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def book() -> Book:
-    return Book(MemoryStore(), "s", clock=lambda: 1_000_000)
+def ledger() -> Ledger:
+    return Ledger(MemoryStore(), "s", clock=lambda: 1_000_000)
 
 
 def rows(offsets: range, **more: list[object]) -> pa.Table:
@@ -117,42 +117,42 @@ def test_windows_as_spans() -> None:
     assert spans([]) == ()
 
 
-def test_who_was_faster_is_said_also_when_it_is_done(book: Book) -> None:
-    late = compactions.claim(book, "parquet", "late")
-    compactions.finish(book, compactions.claim(book, "parquet", "newer"))
+def test_who_was_faster_is_said_also_when_it_is_done(ledger: Ledger) -> None:
+    late = compactions.claim(ledger, "parquet", "late")
+    compactions.finish(ledger, compactions.claim(ledger, "parquet", "newer"))
     with pytest.raises(Fenced, match="begun by another run"):
-        compactions.check_held(book, late)
-    newer = compactions.claim(book, "parquet", "newer")
+        compactions.check_held(ledger, late)
+    newer = compactions.claim(ledger, "parquet", "newer")
     for seq, run in enumerate(("first", "second", "third"), 1):
         windows = (WindowSpan("ingest", seq, seq + 1),)
         folder = CompactedFolder(base="b", folder=run, generation=7, windows=windows, rows=5, run=run, at=1)
-        newer = compactions.replace(book, newer, folder)
+        newer = compactions.replace(ledger, newer, folder)
         assert newer.value.token == newer.value.tokens[-1]
-    compactions.finish(book, newer)
+    compactions.finish(ledger, newer)
     with pytest.raises(Fenced, match="begun by run third"):
-        compactions.check_held(book, late)
+        compactions.check_held(ledger, late)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("number", range(5))
-def test_any_answer_may_get_lost(book: Book, number: int, fault: str) -> None:
-    assert isinstance(book.store, MemoryStore)
-    book.store.faults = ["none"] * number + [fault]
-    held = compactions.claim(book, "parquet", "run")
+def test_any_answer_may_get_lost(ledger: Ledger, number: int, fault: str) -> None:
+    assert isinstance(ledger.store, MemoryStore)
+    ledger.store.faults = ["none"] * number + [fault]
+    held = compactions.claim(ledger, "parquet", "run")
     folder = CompactedFolder(
         base="b", folder="f", generation=7, windows=(WindowSpan("ingest", 1, 3),), rows=5, run="run", at=1
     )
-    held = compactions.replace(book, held, folder)
-    compactions.finish(book, held)
-    known = compactions.find(book, "parquet")
+    held = compactions.replace(ledger, held, folder)
+    compactions.finish(ledger, held)
+    known = compactions.find(ledger, "parquet")
     assert known is not None
     assert known.value.claim is None
     assert known.value.located() == {("ingest", 1): folder, ("ingest", 2): folder}
 
 
-def test_a_newer_claim_fences(book: Book) -> None:
-    older = compactions.claim(book, "parquet", "older")
-    newer = compactions.claim(book, "parquet", "newer")
+def test_a_newer_claim_fences(ledger: Ledger) -> None:
+    older = compactions.claim(ledger, "parquet", "older")
+    newer = compactions.claim(ledger, "parquet", "newer")
     assert older.value.claim is not None
     assert newer.value.claim is not None
     assert newer.value.claim.generation > older.value.claim.generation
@@ -160,21 +160,21 @@ def test_a_newer_claim_fences(book: Book) -> None:
         base="b", folder="f", generation=1, windows=(WindowSpan("ingest", 1, 3),), rows=5, run="r", at=1
     )
     with pytest.raises(Fenced, match="begun by run newer"):
-        compactions.replace(book, older, folder)
+        compactions.replace(ledger, older, folder)
     with pytest.raises(Fenced, match="begun by run newer"):
-        compactions.check_held(book, older)
-    compactions.check_held(book, newer)
-    held = compactions.replace(book, newer, folder)
+        compactions.check_held(ledger, older)
+    compactions.check_held(ledger, newer)
+    held = compactions.replace(ledger, newer, folder)
     # A folder that holds all windows of another one takes its place.
     wider = structs.replace(folder, folder="g", windows=(WindowSpan("ingest", 1, 5),))
-    assert compactions.replace(book, held, wider).value.folders == (wider,)
+    assert compactions.replace(ledger, held, wider).value.folders == (wider,)
 
 
 @pytest.mark.parametrize("others_go_on", ["claim", "replace", "finish"])
 def test_an_answer_that_is_lost_is_found_when_others_have_gone_on(others_go_on: str) -> None:
     store = MemoryStore()
-    book = Book(store, "s", clock=lambda: 1_000_000)
-    held = compactions.claim(book, "parquet", "mine")
+    ledger = Ledger(store, "s", clock=lambda: 1_000_000)
+    held = compactions.claim(ledger, "parquet", "mine")
     folder = CompactedFolder(
         base="b", folder="f", generation=1, windows=(WindowSpan("ingest", 1, 3),), rows=5, run="r", at=1
     )
@@ -184,33 +184,33 @@ def test_an_answer_that_is_lost_is_found_when_others_have_gone_on(others_go_on: 
         """Before the write is repeated."""
         tries.append(key)
         if len(tries) == 2:
-            newer = compactions.claim(book, "parquet", "other")
+            newer = compactions.claim(ledger, "parquet", "other")
             if others_go_on != "claim":
                 wider = structs.replace(folder, folder="g", windows=(WindowSpan("ingest", 1, 5),))
-                newer = compactions.replace(book, newer, wider)
+                newer = compactions.replace(ledger, newer, wider)
             if others_go_on == "finish":
-                compactions.finish(book, newer)
+                compactions.finish(ledger, newer)
 
     store.faults, store.before_swap = [LOST_APPLIED], others
-    held = compactions.replace(book, held, folder)
-    compactions.finish(book, held)
-    known = compactions.find(book, "parquet")
+    held = compactions.replace(ledger, held, folder)
+    compactions.finish(ledger, held)
+    known = compactions.find(ledger, "parquet")
     assert known is not None
     assert [one.folder for one in known.value.folders] == (["f"] if others_go_on == "claim" else ["g"])
     assert (known.value.claim is None) == (others_go_on == "finish")
     # What was not applied is still refused.
     if others_go_on != "finish":
         with pytest.raises(Fenced, match="begun by run other"):
-            compactions.replace(book, held, folder)
+            compactions.replace(ledger, held, folder)
 
 
 def test_what_the_ledger_cannot_hold_is_refused_before_the_work() -> None:
-    book = Book(MemoryStore(max_value_bytes=2_000), "s", clock=lambda: 1_000_000)
-    held = compactions.claim(book, "parquet", "run")
+    ledger = Ledger(MemoryStore(max_value_bytes=2_000), "s", clock=lambda: 1_000_000)
+    held = compactions.claim(ledger, "parquet", "run")
     many = spans((f"replay-{number:012d}", 1) for number in range(100))
     folder = CompactedFolder(base="b", folder="f", generation=1, windows=many, rows=5, run="r", at=1)
     with pytest.raises(TooLarge, match="--again"):
-        compactions.check_room(book, compactions.replaced(held, folder))
+        compactions.check_room(ledger, compactions.replaced(held, folder))
 
 
 def test_what_is_chosen(base: str) -> None:
@@ -234,17 +234,17 @@ def test_what_is_chosen(base: str) -> None:
     assert names(CompactionRequest(before=2, again=True)) == []
 
 
-def test_a_claim_that_somebody_else_was_faster_with_is_made_after_theirs(book: Book) -> None:
-    store = cast("MemoryStore", book.store)
+def test_a_claim_that_somebody_else_was_faster_with_is_made_after_theirs(ledger: Ledger) -> None:
+    store = cast("MemoryStore", ledger.store)
     overtaken: list[StoredCompactions] = []
 
     def overtake(key: tuple[str, ...]) -> None:
         if key[0] == "compacted" and not overtaken:
             store.before_swap = lambda key: None
-            overtaken.append(compactions.claim(book, "parquet", "theirs"))
+            overtaken.append(compactions.claim(ledger, "parquet", "theirs"))
 
     store.before_swap = overtake
-    mine = compactions.claim(book, "parquet", "mine")
+    mine = compactions.claim(ledger, "parquet", "mine")
     assert mine.value.claim is not None
     assert mine.value.claim.run == "mine"
     assert overtaken[0].value.claim is not None
@@ -271,7 +271,7 @@ def test_folders_with_the_same_columns_go_together(base: str) -> None:
     assert size(found[0]).files == 3
 
 
-def test_what_readers_see_before_and_behind(book: Book, base: str) -> None:
+def test_what_readers_see_before_and_behind(ledger: Ledger, base: str) -> None:
     first, second = committed(base, 1, range(10)), committed(base, 2, range(10, 20))
     for window in (first, second):
         write(folder_of(window), rows(range(*window.covers.of(AT)[0])))
@@ -285,13 +285,13 @@ def test_what_readers_see_before_and_behind(book: Book, base: str) -> None:
     replayed = committed(base, 1, range(8, 12), lane="replay-1", generation=9)
     write(folder_of(replayed), rows(range(8, 11)))
     assert ids([first, second, replayed], of(folder)) == [*whole[:11], *whole[12:]]
-    remove_replaced(book, of(folder), base, 8)
+    remove_replaced(ledger, of(folder), base, 8)
     assert ids([first, second, replayed], of(folder)) == [*whole[:11], *whole[12:]]
     with pytest.raises(LedgerContradiction, match="seq=000000001/generation=1 is gone, and ingest/1 have"):
         ids([first, second])
 
 
-def test_only_what_was_replaced_is_removed(book: Book, base: str) -> None:
+def test_only_what_was_replaced_is_removed(ledger: Ledger, base: str) -> None:
     windows = [committed(base, seq, range(seq * 10, seq * 10 + 10)) for seq in range(1, 4)]
     for window in windows:
         write(folder_of(window), rows(range(*window.covers.of(AT)[0])))
@@ -300,7 +300,7 @@ def test_only_what_was_replaced_is_removed(book: Book, base: str) -> None:
     named = compact(base, windows[:2], 5)
     killed, running = compact(base, windows[:2], 6), compact(base, windows[:2], 8, 2)
     for _ in range(2):
-        remove_replaced(book, of(named), base, 8)
+        remove_replaced(ledger, of(named), base, 8)
         there = sorted(
             str(one.parent.relative_to(base.removeprefix("file://"))) for one in Path(base[7:]).rglob("*.parquet")
         )
@@ -312,19 +312,19 @@ def test_only_what_was_replaced_is_removed(book: Book, base: str) -> None:
     assert killed.folder != running.folder
 
 
-def test_what_a_sink_of_another_name_has_compacted_is_not_removed(book: Book, base: str) -> None:
+def test_what_a_sink_of_another_name_has_compacted_is_not_removed(ledger: Ledger, base: str) -> None:
     """The name of a sink was changed, and its folder not."""
     windows = [committed(base, seq, range(seq * 10, seq * 10 + 10)) for seq in (1, 2)]
     named, unfinished = compact(base, windows, 5), compact(base, windows, 6, 2)
-    older = compactions.replace(book, compactions.claim(book, "parquet", "run"), named)
-    newer = compactions.claim(book, "files", "run")
-    remove_replaced(book, newer.value, base, 2_000_000)
+    older = compactions.replace(ledger, compactions.claim(ledger, "parquet", "run"), named)
+    newer = compactions.claim(ledger, "files", "run")
+    remove_replaced(ledger, newer.value, base, 2_000_000)
     assert Path(named.folder[7:]).is_dir()
     assert not Path(unfinished.folder[7:]).exists()
     # One that is at work under the older name: what it writes may come to count.
     assert older.value.claim is not None
     running = compact(base, windows, older.value.claim.generation, 3)
-    remove_replaced(book, newer.value, base, 2_000_000)
+    remove_replaced(ledger, newer.value, base, 2_000_000)
     assert ids(windows, of(named)) == ids(windows, of(running)) == [str(one) for one in range(10, 30)]
 
 
@@ -338,8 +338,8 @@ def test_a_folder_belongs_to_a_sink_by_its_name(tmp_path: Path) -> None:
         own(base, "others", "ledger", "parquet")
 
 
-def test_a_reader_reads_again_when_folders_were_replaced(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = [compactions.claim(book, "parquet", "run")]
+def test_a_reader_reads_again_when_folders_were_replaced(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = [compactions.claim(ledger, "parquet", "run")]
     folder = CompactedFolder(
         base="b", folder="f", generation=1, windows=(WindowSpan("ingest", 1, 3),), rows=5, run="r", at=1
     )
@@ -349,18 +349,18 @@ def test_a_reader_reads_again_when_folders_were_replaced(book: Book, monkeypatch
         looks.append(len(looks))
         if len(looks) == 1:
             # A claim alone changes nothing for a reader.
-            held.append(compactions.claim(book, "parquet", "run"))
+            held.append(compactions.claim(ledger, "parquet", "run"))
         if len(looks) == 2:
             raise AssertionError("nothing was replaced: an error is an error")
         if len(looks) == 3:
-            held.append(compactions.replace(book, held[-1], folder))
+            held.append(compactions.replace(ledger, held[-1], folder))
             raise FileNotFoundError("the folder is gone")
         return len(looks)
 
-    assert steady(book, "parquet", look) == 1
+    assert steady(ledger, "parquet", look) == 1
     with pytest.raises(AssertionError, match="an error is an error"):
-        steady(book, "parquet", look)
-    assert steady(book, "parquet", look) == 4
+        steady(ledger, "parquet", look)
+    assert steady(ledger, "parquet", look) == 4
     assert isinstance(held[-1], StoredCompactions)
 
 

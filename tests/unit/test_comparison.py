@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import StreamInMemory, offsets
 from tidemark.audit.comparison import (
-    MOST_EXAMPLES,
+    MAX_EXAMPLES,
     DeadLetterReason,
     Example,
     PlaceComparison,
@@ -34,19 +34,13 @@ _COUNTS = st.integers(0, 10**9)
 
 
 def examples(number: int) -> tuple[Example, ...]:
-    return tuple(Example(at=f"a/0@{n}", index=0, columns=("x",)) for n in range(min(number, MOST_EXAMPLES)))
-
-
-def of_blocks(number: int) -> tuple[Example, ...]:
-    """The first blocks of contributions to `number` keys, of which each has three or fewer."""
-    keys = [min(3, number - n) for n in range(0, min(number, 3 * MOST_EXAMPLES), 3)]
-    return tuple(Example(at=f"block a/0@{n}", index=0, keys=one, columns=("x",)) for n, one in enumerate(keys))
+    return tuple(Example(at=f"a/0@{n}", index=0, columns=("x",)) for n in range(min(number, MAX_EXAMPLES)))
 
 
 @st.composite
 def places(draw: st.DrawFn) -> PlaceComparison:
     same, changed, new, gone = (draw(_COUNTS) for _ in range(4))
-    name, named = draw(st.sampled_from([("hbase", examples), ("parquet", examples), ("totals", of_blocks)]))
+    name = draw(st.sampled_from(["hbase", "parquet"]))
     return PlaceComparison(
         name=name,
         before=same + changed + gone,
@@ -55,9 +49,9 @@ def places(draw: st.DrawFn) -> PlaceComparison:
         changed=changed,
         new=new,
         gone=gone,
-        changed_at=named(changed),
-        new_at=named(new),
-        gone_at=named(gone),
+        changed_at=examples(changed),
+        new_at=examples(new),
+        gone_at=examples(gone),
     )
 
 
@@ -80,12 +74,12 @@ def comparison(*found: PlaceComparison) -> ReplayComparison:
     )
 
 
-@given(places(), st.integers(0, MOST_EXAMPLES))
+@given(places(), st.integers(0, MAX_EXAMPLES))
 def test_what_has_no_example_is_counted_and_nothing_is_left_out(place: PlaceComparison, most: int) -> None:
     (cut,) = comparison(place).naming(most).places
     by_kind = {"changed": cut.changed_at, "new": cut.new_at, "gone": cut.gone_at}
     assert max(map(len, by_kind.values())) <= most
-    named = {kind: sum(one.keys or 1 for one in found) for kind, found in by_kind.items()}
+    named = {kind: len(found) for kind, found in by_kind.items()}
     counts = {"changed": place.changed, "new": place.new, "gone": place.gone}
     left = cut.unnamed()
     assert {kind: named[kind] + left.get(kind, 0) for kind in counts} == counts
@@ -167,7 +161,10 @@ def test_the_lines_for_people() -> None:
         new=0,
         gone=0,
         columns={"all": 3},
-        changed_at=(Example(at="block a/0@1000", index=0, keys=2, columns=("all",)),),
+        changed_at=(
+            Example(at="a/0@1000", index=0, columns=("all",)),
+            Example(at="a/0@1001", index=0, columns=("all",)),
+        ),
     )
     assert list(comparison(place, sums).lines()) == [
         "12 offsets compared, 11 messages: stored 8, skipped 1, dead letters 2; hbase: 5 the same, 2 changed "
@@ -178,7 +175,8 @@ def test_the_lines_for_people() -> None:
         "hbase: new a/0@2 index 1: its message was a dead letter",
         "hbase: 1 more changed",
         "hbase: 1 more gone",
-        "totals: changed block a/0@1000 2 keys: all",
+        "totals: changed a/0@1000 index 0: all",
+        "totals: changed a/0@1001 index 0: all",
         "totals: 1 more changed",
         "2 dead letters after the replay: 'negative\\namount', such as a/0@3",
     ]
@@ -194,7 +192,7 @@ def test_the_ledger_keeps_it_under_its_run_with_as_many_examples_as_fit(tmp_path
     store_comparison(stream.opened, found)
     assert stored_comparison(stream.opened, "r") == found
     # An audit of the same name is another report.
-    assert stream.opened.book.report("r") is None
+    assert stream.opened.ledger.report("r") is None
     stream.store.max_value_bytes = 900
     store_comparison(stream.opened, found)
     (cut,) = stored_comparison(stream.opened, "r").places
@@ -205,16 +203,16 @@ def test_another_replay_of_the_same_offsets_meanwhile_is_a_conflict(tmp_path: Pa
     stream = StreamInMemory(tmp_path)
     stream.ends((0, 20))
     stream.ingest()
-    book = stream.opened.book
-    before = book.view()
+    ledger = stream.opened.ledger
+    before = ledger.view()
     stream.ends((0, 30))
     stream.ingest("run 2")
     lane = claim_lane(stream.opened, LaneKind.REPLAY, "other", offsets((0, 4, 6)), "a test")
     lanes.plan_lane(stream.opened, lane, "other")
     stream.process(lane, "other")
-    check_unchanged(before, book.view(), offsets((0, 0, 4), (0, 6, 20)))
+    check_unchanged(before, ledger.view(), offsets((0, 0, 4), (0, 6, 20)))
     with pytest.raises(Conflict, match="compare again"):
-        check_unchanged(before, book.view(), offsets((0, 5, 20)))
+        check_unchanged(before, ledger.view(), offsets((0, 5, 20)))
 
 
 @pytest.fixture
@@ -225,8 +223,8 @@ def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StreamInM
     stream.ingest()
     monkeypatch.setattr(stream_lookup, "opened", lambda _: stream.opened)
 
-    def submit(opened: Any, script: str, arguments: list[str], **_: Any) -> submitting.Ended:
-        begun.append(f"{script} {sorted(all_lanes(opened.book))}")
+    def submit(opened: Any, script: str, arguments: list[str], **_: Any) -> submitting.JobEnd:
+        begun.append(f"{script} {sorted(all_lanes(opened.ledger))}")
         given = dict(zip(arguments[::2], arguments[1::2], strict=True))
         place = PlaceComparison(
             name="hbase", before=1, after=1, same=0, changed=1, new=0, gone=0, columns={"amount": 1}
@@ -234,7 +232,7 @@ def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StreamInM
         found = comparison(msgspec.structs.replace(place, changed_at=examples(1)))
         named = {"run": given["--run"], "selection": given["--selection"], "at": stream.now}
         store_comparison(opened, msgspec.structs.replace(found, **named))
-        return submitting.Ended(0, "above")
+        return submitting.JobEnd(0, "above")
 
     monkeypatch.setattr("tidemark.cli.comparison_job.submit", submit)
     monkeypatch.setattr(lanes_of_runs, "process", lambda *_, **__: begun.append("process"))
@@ -254,7 +252,7 @@ def test_a_dry_run_on_the_command_line_compares_and_opens_no_lane(
     stream, begun = compared
     replay("mine", dry_run=True)
     assert begun == ["compare ['ingest']"]
-    assert sorted(all_lanes(stream.opened.book)) == ["ingest"]
+    assert sorted(all_lanes(stream.opened.ledger)) == ["ingest"]
     shown = capsys.readouterr()
     assert "hbase: changed a/0@0 index 0: x" in shown.out
     assert "tidemark report orders mine" in shown.err

@@ -19,10 +19,10 @@ from tidemark.views.event_time.completeness import (
     CompletenessRule,
     LogBounds,
     Missing,
+    OffsetsForTimes,
     Partition,
     PartitionCompleteness,
-    Passing,
-    Span,
+    TimeSpan,
     WindowPart,
     announced_before,
     concerns,
@@ -86,11 +86,13 @@ class World:
         log = LogBounds(self.start, len(self.times) - self.held, len(self.times))
         return Partition(AT, 0, covered, left_out, tuple(parts), (), log)
 
-    def passing(self, span: Span, lateness: int) -> Passing:
+    def passing(self, span: TimeSpan, lateness: int) -> OffsetsForTimes:
         end = len(self.times) - self.held
-        return Passing(*(self.first(time, end, above=self.start) for time in (0, span.start, span.until + lateness)))
+        return OffsetsForTimes(
+            *(self.first(time, end, above=self.start) for time in (0, span.start, span.until + lateness))
+        )
 
-    def judged(self, span: Span, now: int, lateness: int) -> PartitionCompleteness:
+    def judged(self, span: TimeSpan, now: int, lateness: int) -> PartitionCompleteness:
         return judge(self.partition(), span, self.passing(span, lateness), now, lateness)
 
 
@@ -126,7 +128,7 @@ def _first(became: Sequence[tuple[int, str]], limit: int) -> tuple[tuple[int, st
     return tuple(found)
 
 
-spans = st.tuples(st.integers(0, 12), st.integers(1, 4)).map(lambda one: Span(one[0], sum(one)))
+spans = st.tuples(st.integers(0, 12), st.integers(1, 4)).map(lambda one: TimeSpan(one[0], sum(one)))
 latenesses = st.integers(0, 3)
 
 
@@ -138,7 +140,7 @@ def in_order(world: World) -> World:
 @pytest.mark.covers("N11")
 @given(world=worlds(), span=spans, now=st.integers(0, 20), lateness=latenesses)
 def test_complete_says_that_each_message_before_the_passing_is_in_a_window(
-    world: World, span: Span, now: int, lateness: int
+    world: World, span: TimeSpan, now: int, lateness: int
 ) -> None:
     answer = world.judged(span, now, lateness)
     end = span.until + lateness
@@ -170,7 +172,7 @@ def test_complete_says_that_each_message_before_the_passing_is_in_a_window(
 
 @given(world=worlds(), span=spans, lateness=latenesses)
 def test_what_is_read_without_a_gap_is_complete_as_soon_as_the_clock_allows(
-    world: World, span: Span, lateness: int
+    world: World, span: TimeSpan, lateness: int
 ) -> None:
     end = span.until + lateness
     until = world.first(end, len(world.times) - world.held)
@@ -180,7 +182,9 @@ def test_what_is_read_without_a_gap_is_complete_as_soon_as_the_clock_allows(
 
 
 @given(world=worlds(expired=False), span=spans, lateness=latenesses)
-def test_of_a_log_in_order_deleted_offsets_never_hide_what_is_missing(world: World, span: Span, lateness: int) -> None:
+def test_of_a_log_in_order_deleted_offsets_never_hide_what_is_missing(
+    world: World, span: TimeSpan, lateness: int
+) -> None:
     if world.judged(span, 100, lateness).complete:
         for offset, time in enumerate(world.times):
             if time is not None and span.start <= time < span.until:
@@ -190,7 +194,7 @@ def test_of_a_log_in_order_deleted_offsets_never_hide_what_is_missing(world: Wor
 
 @pytest.mark.covers("N11")
 @given(world=worlds(), span=spans, lateness=latenesses)
-def test_the_number_of_late_messages_lies_within_its_bounds(world: World, span: Span, lateness: int) -> None:
+def test_the_number_of_late_messages_lies_within_its_bounds(world: World, span: TimeSpan, lateness: int) -> None:
     late = world.judged(span, 100, lateness).late
     known = [at for at in range(len(world.times) - world.held) if world.read(at) or at >= world.start]
     passed = next((at for at in known if (time := world.times[at]) is not None and time >= span.until + lateness), None)
@@ -213,7 +217,7 @@ def test_below_the_watermark_a_span_lacks_only_what_was_passed_over(
     if found is None or found < 1:
         return
     assert found <= now - lateness
-    span = Span(max(0, found - 4), found)
+    span = TimeSpan(max(0, found - 4), found)
     answer = world.judged(span, now, lateness)
     # The watermark is a place in the order of the offsets too: nothing before it is simply unread.
     assert answer.complete or {kind for kind, _ in answer.missing} <= {Missing.LOST, Missing.SKIPPED}
@@ -259,8 +263,8 @@ def test_the_parts_near_a_span_say_what_all_parts_say(
     covered = RangeSet(OffsetRange(AT, part.first, part.last + 1) for part in parts)
     held = None if log is None else LogBounds(log[0], sum(log), sum(log))
     fields = (AT, 0, covered, {}, parts, (), held)
-    span = Span(start * HOUR_MS // 3, (start + length) * HOUR_MS // 3)
-    asked = (span, Passing(*passing), 10**12, lateness * HOUR_MS // 3)
+    span = TimeSpan(start * HOUR_MS // 3, (start + length) * HOUR_MS // 3)
+    asked = (span, OffsetsForTimes(*passing), 10**12, lateness * HOUR_MS // 3)
     assert judge(Partition(*fields), *asked) == judge(LooksAtAll(*fields), *asked)
 
 
@@ -279,24 +283,24 @@ EVENT = (0, 1, 2, 3, 4, 5)
     ],
 )
 def test_each_rule(world: World, rule: CompletenessRule, now: int) -> None:
-    assert world.judged(Span(2, 4), now, 1).rule == rule
+    assert world.judged(TimeSpan(2, 4), now, 1).rule == rule
 
 
 def test_a_partition_that_was_replaced_is_judged_by_its_windows() -> None:
     whole = World(EVENT, 0, 0, ((6, "window"),)).partition()
     gone = replace(whole, log=None, ended_at=3)
-    nothing = Passing()
-    assert judge(gone, Span(2, 4), nothing, 9, 1).rule == CompletenessRule.PASSED
+    nothing = OffsetsForTimes()
+    assert judge(gone, TimeSpan(2, 4), nothing, 9, 1).rule == CompletenessRule.PASSED
     # Nobody knows what came after its last window.
-    assert judge(gone, Span(2, 6), nothing, 9, 1).rule == CompletenessRule.REPLACED
-    assert concerns(gone, Span(2, 4))
-    assert not concerns(gone, Span(3, 5))
+    assert judge(gone, TimeSpan(2, 6), nothing, 9, 1).rule == CompletenessRule.REPLACED
+    assert concerns(gone, TimeSpan(2, 4))
+    assert not concerns(gone, TimeSpan(3, 5))
     assert watermark(gone, 9, 0) == 5
     # A hole in its windows counts unless an older message follows.
     holed = replace(gone, covered=gone.covered - RangeSet([OffsetRange(AT, 0, 1)]))
     holed = replace(holed, parts=(WindowPart("ingest/1", 5, 1, 5, 1, 5),))
-    assert judge(holed, Span(2, 4), nothing, 9, 1).rule == CompletenessRule.PASSED
-    assert judge(holed, Span(1, 4), nothing, 9, 1).missing == ((Missing.UNREAD, OffsetRange(AT, 0, 1)),)
+    assert judge(holed, TimeSpan(2, 4), nothing, 9, 1).rule == CompletenessRule.PASSED
+    assert judge(holed, TimeSpan(1, 4), nothing, 9, 1).missing == ((Missing.UNREAD, OffsetRange(AT, 0, 1)),)
 
 
 def test_what_expired_before_the_span_began_does_not_belong_to_it() -> None:
@@ -310,45 +314,45 @@ def test_what_expired_before_the_span_began_does_not_belong_to_it() -> None:
         ((60, 12),),
         LogBounds(20, 20, 20),
     )
-    nothing = Passing()
+    nothing = OffsetsForTimes()
     lost = ((Missing.EXPIRED, OffsetRange(AT, 0, 10)),)
     # Offsets below 12 had come by 60, and what follows them is of 50.
     for start, missing in ((30, lost), (50, lost), (51, ()), (60, ()), (70, ())):
-        assert judge(one, Span(start, 80), nothing, 99, 0).missing == missing
-    assert judge(replace(one, arrived=((60, 9),), parts=()), Span(60, 80), nothing, 99, 0).missing == lost
-    assert judge(replace(one, arrived=((60, 10),), parts=()), Span(60, 80), nothing, 99, 0).missing == ()
+        assert judge(one, TimeSpan(start, 80), nothing, 99, 0).missing == missing
+    assert judge(replace(one, arrived=((60, 9),), parts=()), TimeSpan(60, 80), nothing, 99, 0).missing == lost
+    assert judge(replace(one, arrived=((60, 10),), parts=()), TimeSpan(60, 80), nothing, 99, 0).missing == ()
     # What follows next decides.
     two = replace(one, parts=(WindowPart("ingest/2", 5, 15, 19, 20, 90), WindowPart("ingest/1", 5, 10, 14, 50, 80)))
-    assert judge(two, Span(40, 80), nothing, 99, 0).missing == lost
+    assert judge(two, TimeSpan(40, 80), nothing, 99, 0).missing == lost
 
 
 def test_a_window_of_scattered_offsets_proves_nothing_between_them() -> None:
     covered = RangeSet([OffsetRange(AT, 0, 1), OffsetRange(AT, 5, 6)])
     one = Partition(AT, 0, covered, {}, (WindowPart("backfill-1/1", 2, 0, 5, 3, 9),), (), None)
     # Which of its two messages passed the span, nobody knows: all before the second may belong to it.
-    answer = judge(one, Span(2, 4), Passing(), 99, 0)
+    answer = judge(one, TimeSpan(2, 4), OffsetsForTimes(), 99, 0)
     assert answer.missing == ((Missing.UNREAD, OffsetRange(AT, 1, 5)),)
     log = replace(one, log=LogBounds(0, 6, 6))
-    late = judge(log, Span(2, 4), Passing(0, 0, 0), 99, 0).late
+    late = judge(log, TimeSpan(2, 4), OffsetsForTimes(0, 0, 0), 99, 0).late
     assert (late.ranges, late.unread) == (covered, 4)
     # What Kafka has deleted is not waited for.
     deleted = replace(one, log=LogBounds(3, 6, 6))
-    assert judge(deleted, Span(2, 4), Passing(3, 3, 3), 99, 0).late.unread == 2
+    assert judge(deleted, TimeSpan(2, 4), OffsetsForTimes(3, 3, 3), 99, 0).late.unread == 2
 
 
 def test_late_messages_are_known_exactly_where_a_window_has_nothing_else() -> None:
     # Window 0 passes the span at its last offset. Windows 1 and 2 came later, the second with other times too.
     times = (1, 2, 9, 3, 2, 3, 0, 2, 2, 8)
     world = World(times, 0, 0, ((3, "window"), (3, "window"), (4, "window")))
-    late = world.judged(Span(2, 4), 99, 1).late
+    late = world.judged(TimeSpan(2, 4), 99, 1).late
     assert (late.least, late.most, late.windows) == (3, 5, ("ingest/1", "ingest/2"))
-    assert world.judged(Span(3, 4), 99, 1).late.most == 4
+    assert world.judged(TimeSpan(3, 4), 99, 1).late.most == 4
     # One of which nothing is late.
-    assert world.judged(Span(10, 12), 99, 1).late.most == 0
+    assert world.judged(TimeSpan(10, 12), 99, 1).late.most == 0
     # Windows that read again do not prove that there are so many.
     one = world.partition()
     again = replace(one, parts=tuple(replace(part, once=False) for part in one.parts))
-    assert judge(again, Span(2, 4), world.passing(Span(2, 4), 1), 99, 1).late.least == 0
+    assert judge(again, TimeSpan(2, 4), world.passing(TimeSpan(2, 4), 1), 99, 1).late.least == 0
 
 
 def test_the_watermark_goes_on_where_a_policy_passed_over_and_names_what() -> None:
@@ -385,14 +389,14 @@ def test_an_hour_is_announced_once_unless_its_own_run_tries_again() -> None:
 def test_a_log_that_ends_below_what_was_read_proves_nothing() -> None:
     one = World(EVENT, 0, 0, ((6, "window"),)).partition()
     cut = replace(one, log=LogBounds(0, 5, 5))
-    assert judge(cut, Span(2, 4), Passing(0, 2, 4), 9, 0).rule == CompletenessRule.REPLACED
+    assert judge(cut, TimeSpan(2, 4), OffsetsForTimes(0, 2, 4), 9, 0).rule == CompletenessRule.REPLACED
     assert (watermark(one, 9, 0), watermark(cut, 9, 0)) == (9, None)
 
 
 def test_a_span_has_time_in_it_and_each_word_its_meaning() -> None:
     for start, until in ((5, 5), (6, 5), (-1, 5)):
         with pytest.raises(WrongUse, match="its beginning has to lie before its end"):
-            Span(start, until)
+            TimeSpan(start, until)
     assert (set(RULES), set(MISSINGS)) == (set(CompletenessRule), set(Missing))
 
 

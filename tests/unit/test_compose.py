@@ -272,7 +272,12 @@ def site_xml(file: Path) -> dict[str, str]:
             {
                 *("controller.quorum.voters", "listeners", "advertised.listeners", "log.dirs"),
                 *("listener.security.protocol.map", "inter.broker.listener.name"),
-                *("log.retention.check.interval.ms", "log.cleaner.backoff.ms", "log.initial.task.delay.ms"),
+                *(
+                    "log.retention.check.interval.ms",
+                    "log.cleaner.backoff.ms",
+                    "log.initial.task.delay.ms",
+                    "metadata.max.idle.interval.ms",
+                ),
             },
         ),
         ("zoo.cfg", properties, {"dataDir", "clientPort", "clientPortAddress"}),

@@ -23,7 +23,6 @@ from tidemark.cli.app import app, main
 from tidemark.cli.commands import audit as audit_command
 from tidemark.cli.commands import compact as compact_command
 from tidemark.cli.commands import engine as engine_command
-from tidemark.cli.commands import erase as erase_command
 from tidemark.errors import Conflict, NotConfirmed
 from tidemark.ledger.records import LaneKind
 from tidemark.ledger.register import MAX_CLOCK_DIFFERENCE_MS
@@ -34,7 +33,7 @@ from tidemark.sinks.contract import Replaceable, Replacement
 # Commands that write nothing that others read.
 ONLY_SHOW = {
     *("status", "messages", "results", "show", "window", "dead-letters", "complete", "plan", "offsets", "report"),
-    *("streams check", "streams schema", "engine status"),
+    *("streams check", "streams try", "streams schema", "engine status"),
     *("ledger show", "ledger coverage", "ledger verify", "ledger events"),
 }
 # Commands that add something, or let something wait, and take nothing away.
@@ -106,8 +105,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     monkeypatch.setattr(stream_lookup, "opened", lambda _: stream.opened)
     monkeypatch.setattr(erasing, "remaining", lambda *_: [])
     monkeypatch.chdir(tmp_path)
-    for command in (lanes_of_runs, erase_command):
-        monkeypatch.setattr(command, "process", lambda *_, **__: None)
+    monkeypatch.setattr(lanes_of_runs, "process", lambda *_, **__: None)
+    monkeypatch.setattr(erasing, "erase", lambda *_, **__: None)
     return stream
 
 
@@ -198,13 +197,13 @@ def _folders(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
         made=lambda *_: [Replacement(["ingest/1-2"], 40, "merged")],
     )
     monkeypatch.setattr(compact_command, "sink_to_compact", lambda *_: SimpleNamespace(name="files", type="parquet"))
-    monkeypatch.setattr(compact_command, "kind_of", lambda _: SimpleNamespace(with_compaction=lambda: compaction))
+    monkeypatch.setattr(compact_command, "kind_of", lambda _: SimpleNamespace(make_compaction=lambda: compaction))
     monkeypatch.setattr(compact_command, "submit", lambda *_, **__: (made.folder / "merged").touch())
 
 
 def _damaged(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """An audit misses a row, and the one after the repair does not."""
-    missing = made.opened.book.store_selection(offsets((0, 15, 16)))
+    missing = made.opened.ledger.store_selection(offsets((0, 15, 16)))
     reports = iter(
         AuditReport(
             stream="orders", run=run, at=1, code_version="1", coverage=(), ledger_problems=(), places=(), findings=found
@@ -308,7 +307,7 @@ def test_what_fills_an_empty_ledger_asks_too(made: StreamInMemory, monkeypatch: 
     assert called(text, answer="n\n").exit_code == 2
     assert made.store.values == {}
     assert called(text, answer="y\n").exit_code == 0
-    assert [one.offset for one in made.opened.book.head("ingest").head.positions] == [50]
+    assert [one.offset for one in made.opened.ledger.head("ingest").head.positions] == [50]
 
 
 @pytest.mark.covers("N61")
@@ -325,7 +324,7 @@ def test_what_was_shown_is_skipped_although_the_end_has_moved(
     monkeypatch.setattr("typer.confirm", agree)
     done = called("ledger skip orders --to latest --reason test")
     assert done.exit_code == 0
-    head = made.opened.book.head("ingest")
+    head = made.opened.ledger.head("ingest")
     assert head is not None
     assert [one.offset for one in head.head.positions] == [60]
 
@@ -346,7 +345,7 @@ def test_only_the_window_that_was_shown_is_given_up(made: StreamInMemory, monkey
     refused = called("ledger abandon orders ingest --reason test")
     assert isinstance(refused.exception, Conflict)
     assert "no longer pending" in str(refused.exception)
-    head = made.opened.book.head("ingest")
+    head = made.opened.ledger.head("ingest")
     assert head is not None
     assert head.head.pending is not None
     assert head.head.pending.window.run == "run 3"

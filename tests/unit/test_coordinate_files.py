@@ -18,7 +18,7 @@ from tidemark.errors import WrongUse
 from tidemark.offsets.coordinate_files import lines_of
 from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_ranges, parse_records
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.runs.requests.forms import MOST_TEXT, ReplayRequest, checked
+from tidemark.runs.requests.forms import MAX_TEXT, ReplayRequest, checked
 
 WANTED = [Coordinate(TopicPartition("a.b", 3), 17), Coordinate(TopicPartition("a.b", 0), 2**62)]
 
@@ -131,7 +131,7 @@ def test_a_file_of_more_than_a_form_takes_is_read_here(
     file = tmp_path / "many.txt"
     end = "-{}" if option == "ranges" else ""
     file.write_text("".join(f"{topic}/0@{one}{end.format(one + 1)}\n" for one in range(0, 10_000, 2)))
-    assert file.stat().st_size > MOST_TEXT
+    assert file.stat().st_size > MAX_TEXT
     given = {option: [f"@{file}"]}
     replay.replay("orders", **given, reason="a test", dry_run=True, as_json=True)
     assert json.loads(capsys.readouterr().out)["offsets"] == 5_000

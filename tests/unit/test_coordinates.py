@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.model.planting import planted
 from tidemark.errors import WrongUse
-from tidemark.offsets.coordinates import Coordinate, Named, parse_coordinates, parse_ranges, parse_records
+from tidemark.offsets.coordinates import Coordinate, NamedOffsets, parse_coordinates, parse_ranges, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 
@@ -26,7 +26,7 @@ def test_records_one_a_line() -> None:
 
 
 def test_ranges_one_a_line() -> None:
-    assert parse_ranges("logs/0@5-9") == Named(RangeSet([OffsetRange(TopicPartition("logs", 0), 5, 9)]))
+    assert parse_ranges("logs/0@5-9") == NamedOffsets(RangeSet([OffsetRange(TopicPartition("logs", 0), 5, 9)]))
 
 
 def test_an_incarnation_is_said_or_left_to_the_ledger() -> None:
@@ -39,11 +39,11 @@ def test_an_incarnation_is_said_or_left_to_the_ledger() -> None:
         "topic,partition,offset\nlogs#2,3,17",
         '["logs#2", 3, 17]',
     ):
-        assert parse_records(said) == Named(exact=second)
-    assert parse_records("logs#1/3@17\nlogs/3@17 #2/3@18") == Named(first, first)
-    assert parse_records("logs/3@17#1/3@18") == Named(first)
-    assert parse_ranges("logs#2/3@17-18\nlogs/3@17-18") == Named(first, second)
-    assert parse_ranges("logs/3@17-18, logs#2/3@17-18;logs#2/3@17-18 # logs#3/3@17-18") == Named(first, second)
+        assert parse_records(said) == NamedOffsets(exact=second)
+    assert parse_records("logs#1/3@17\nlogs/3@17 #2/3@18") == NamedOffsets(first, first)
+    assert parse_records("logs/3@17#1/3@18") == NamedOffsets(first)
+    assert parse_ranges("logs#2/3@17-18\nlogs/3@17-18") == NamedOffsets(first, second)
+    assert parse_ranges("logs/3@17-18, logs#2/3@17-18;logs#2/3@17-18 # logs#3/3@17-18") == NamedOffsets(first, second)
     for wrong in ("logs#0/3@17", "logs#/3@17", "logs#2#2/3@17", "logs#1234567890/3@17"):
         with pytest.raises(WrongUse, match=r"line 1: .* is not a coordinate"):
             parse_records(wrong)
@@ -52,7 +52,7 @@ def test_an_incarnation_is_said_or_left_to_the_ledger() -> None:
             parse_records(f'{{"topic": "logs", "partition": 3, "offset": 17, "incarnation": {number}}}')
     for number in ("null", '""'):
         asked = f'{{"topic": "logs", "partition": 3, "offset": 17, "incarnation": {number}}}'
-        assert parse_records(asked) == Named(first)
+        assert parse_records(asked) == NamedOffsets(first)
     with pytest.raises(WrongUse, match="logs#2/3@17: leave the incarnation out here"):
         parse_coordinates("logs#2/3@17")
 
@@ -110,7 +110,7 @@ GROUP = st.sampled_from(["", " ", "\u00a0", "\u2009", "\u202f"])
 
 
 @st.composite
-def shown_ranges(draw: st.DrawFn) -> tuple[str, Named]:
+def shown_ranges(draw: st.DrawFn) -> tuple[str, NamedOffsets]:
     """Some ranges and coordinates, each in a form in which Tidemark shows them, or has shown them; several on a line or not."""
     lines: list[str] = []
     chosen: list[OffsetRange] = []
@@ -130,12 +130,12 @@ def shown_ranges(draw: st.DrawFn) -> tuple[str, Named]:
     text = lines[0]
     for line in lines[1:]:
         text += draw(st.sampled_from(["\n", ", ", "; ", " ", ",", "\r\n\n"])) + line
-    return text, Named(RangeSet(chosen))
+    return text, NamedOffsets(RangeSet(chosen))
 
 
 @pytest.mark.covers("U20")
 @given(shown=shown_ranges())
-def test_whatever_is_shown_of_ranges_can_be_pasted_back(shown: tuple[str, Named]) -> None:
+def test_whatever_is_shown_of_ranges_can_be_pasted_back(shown: tuple[str, NamedOffsets]) -> None:
     text, named = shown
     assert parse_ranges(text) == named
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from tests.support.erasures import ANN, REASON, receipt
 from tests.support.letter_files import write_file
 from tests.support.protocol_world import hold
 from tests.support.stream_text import MINIMAL
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tests.support.sums_in_memory import ANN, REASON, receipt
 from tidemark.clients.connections import Connection
 from tidemark.clients.kafka import log, sending
 from tidemark.clients.kafka.sending import OutgoingMessage
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.covers("O16")
 
 AT = TopicPartition("orders", 0)
 COPIED = TEXT.replace(
-    "  table: orders_dead\n", "  type: parquet\n  folder: dead\n  copy_to_topic: orders.dead\n"
+    "  type: hbase\n  table: orders_dead\n", "  type: parquet\n  folder: dead\n  copy_to_topic: orders.dead\n"
 ).replace("type: hbase\n    table: orders", "type: parquet\n    folder: rows")
 
 
@@ -158,7 +158,7 @@ class Letters:
         self.generation = attempt.generation
         self._offsets = [one for one in self.dead if (AT, one) in self._covers]
         settings = self.opened.stream.dead_letters
-        note_places(self.opened.book, [settings.receipt(self.opened.connections), settings.copies()])
+        note_places(self.opened.ledger, [settings.receipt(self.opened.connections), settings.copies()])
         lane, seq = self.lane, self._window.seq
         write_file(self.base, attempt.generation, *self._offsets, at=AT, lane=lane, seq=seq, reason="no", key=b"k")
 
@@ -171,9 +171,9 @@ class Letters:
         return structs.replace(receipt(), tallies=(tally,), dead_letters=dead)
 
     def work(self, lane: str = INGEST) -> None:
-        book, self.lane = self.opened.book, lane
-        seq = book.head(lane).head.seq + 1
-        protocol.process(book, self.opened.sweeper, self, hold, lane, seq, Run("run", "v", "d"))
+        ledger, self.lane = self.opened.ledger, lane
+        seq = ledger.head(lane).head.seq + 1
+        protocol.process(ledger, self.opened.sweeper, self, hold, lane, seq, Run("run", "v", "d"))
 
     def ingest(self, until: int) -> None:
         self.stream.ends((0, until))
@@ -181,7 +181,7 @@ class Letters:
         self.work()
 
     def settle(self) -> None:
-        protocol.settle(self.opened.book, self.opened.sweeper, INGEST)
+        protocol.settle(self.opened.ledger, self.opened.sweeper, INGEST)
 
 
 @pytest.fixture
@@ -237,7 +237,7 @@ def test_the_stream_file_alone_says_whether_there_are_copies(letters: Letters, t
     with pytest.raises(TopicUnknown):
         letters.ingest(10)
     without = SinkSweeper(letters.opened.connections)
-    protocol.settle(letters.opened.book, without, INGEST)
+    protocol.settle(letters.opened.ledger, without, INGEST)
     letters.ingest(20)
     assert topic.messages == []
 
@@ -245,17 +245,17 @@ def test_the_stream_file_alone_says_whether_there_are_copies(letters: Letters, t
 def test_a_message_that_was_erased_is_not_copied(letters: Letters, topic: Topic) -> None:
     """Also where a program that died before the erasure goes on with its copies after it."""
     letters.ingest(10)
-    record = letters.opened.book.head(INGEST).head.last
+    record = letters.opened.ledger.head(INGEST).head.last
     topic.messages.clear()
     erased = offsets((0, 3, 4))
     lane = erasing.open_erasure(letters.opened, "e", erasing.choose(letters.opened, erased), REASON, ANN)
-    assert erasing.erase_without_spark(letters.opened, lane, "e") is None
-    letters.opened.sweeper.hand_on(letters.opened.book, record)
+    erasing.erase(letters.opened, lane, "e")
+    letters.opened.sweeper.hand_on(letters.opened.ledger, record)
     assert topic.offsets() == [2, 5]
     # The topic still has what it had, and an erasure says so.
     found = {one.name: one.remains for one in erasing.remaining(letters.opened, erased)}
     assert "stay in the topic" in found["dead_letter_copies"]
-    assert "dead_letter_copies" in [one.place.name for one in places_written(letters.opened.book)]
+    assert "dead_letter_copies" in [one.place.name for one in places_written(letters.opened.ledger)]
 
 
 @pytest.mark.parametrize(

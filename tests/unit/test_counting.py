@@ -16,9 +16,9 @@ _COUNTED = re.compile(
 )
 # Those that are never one: bounds, and what is said of several alone.
 _NEVER_ONE = {
-    "MOST_COLUMNS",
+    "MAX_COLUMNS",
     "_FEWEST",
-    "_grouped(MOST_MESSAGES)",
+    "_grouped(MAX_MESSAGES)",
     "_grouped(number)",
     "approve_above",
     "held.count()",

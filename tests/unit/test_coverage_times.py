@@ -11,7 +11,7 @@ import pytest
 from tests.support.streams_in_memory import TEXT, StreamInMemory
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import Conflict, WrongUse
-from tidemark.views.coverage.times import MOST_COLUMNS, AskedTimes, CellInTime, coverage_times, grid_of
+from tidemark.views.coverage.times import MAX_COLUMNS, CellInTime, TimeRequest, coverage_times, grid_of
 from tidemark.views.coverage.window_index import WindowIndex
 
 HOUR = 3_600_000
@@ -44,8 +44,8 @@ asked: list[int] = []
 
 def cells(made: StreamInMemory, **of: Any) -> list[CellInTime]:
     index = WindowIndex()
-    index.refresh(made.opened.book)
-    (row,) = coverage_times(made.opened, index, grid_of(made.opened, AskedTimes(**of))).rows
+    index.refresh(made.opened.ledger)
+    (row,) = coverage_times(made.opened, index, grid_of(made.opened, TimeRequest(**of))).rows
     assert row.partition == "orders/0"
     return row.cells
 
@@ -75,11 +75,11 @@ def test_where_nothing_lies_kafka_is_not_asked_for_each_hour(made: StreamInMemor
 
 @pytest.mark.covers("U29")
 def test_a_grid_has_bounds(made: StreamInMemory) -> None:
-    for since, until in ((0, (MOST_COLUMNS + 1) * HOUR), (5 * HOUR, HOUR)):
+    for since, until in ((0, (MAX_COLUMNS + 1) * HOUR), (5 * HOUR, HOUR)):
         with pytest.raises(WrongUse, match="expected 1 to 192 columns"):
-            grid_of(made.opened, AskedTimes(since=since, until=until))
+            grid_of(made.opened, TimeRequest(since=since, until=until))
     # Without times, those that the last window has read, unless they lie in the future.
-    grid = grid_of(made.opened, AskedTimes())
+    grid = grid_of(made.opened, TimeRequest())
     assert (grid.until - grid.since, grid.until % HOUR, grid.since >= 0) == (min(48 * HOUR, grid.until), 0, True)
 
 
@@ -96,4 +96,4 @@ def test_a_topic_that_is_made_anew_meanwhile_has_no_picture(
 
     monkeypatch.setattr(log, "first_at_or_after", meanwhile)
     with pytest.raises(Conflict, match="created again"):
-        grid_of(made.opened, AskedTimes(since=0, until=HOUR))
+        grid_of(made.opened, TimeRequest(since=0, until=HOUR))

@@ -19,8 +19,8 @@ from tests.support.streams_in_memory import offsets
 from tidemark.audit.levels import Level
 from tidemark.errors import LedgerUnreadable, TidemarkError
 from tidemark.ledger import closed_lanes, records
-from tidemark.ledger.book import Book
 from tidemark.ledger.codec import decode
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import INGEST, Head, Record, Register
 from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.ledger.recovery.rebuilding import rebuild
@@ -64,7 +64,7 @@ QUESTIONS: dict[str, Callable[[KnownStream], Any]] = {
     "audits": lambda world: audits(world.opened, 10),
     "replay": lambda world: planned(world.opened, request(ReplayRequest, ranges="orders/0@0-9")),
     "backfill": lambda world: planned(world.opened, request(BackfillRequest, ranges="orders/0@0-9")),
-    "verify": lambda world: verify(world.opened.book),
+    "verify": lambda world: verify(world.opened.ledger),
     "audit": lambda world: audit_without_spark(world.opened, "another", Level.LEDGER).clean,
     "ingest": lambda world: world.ingest("next"),
 }
@@ -154,8 +154,8 @@ def test_no_damaged_value_gives_a_traceback(tmp_path: Path) -> None:
         bad, what = damaged(good[key], draw)
         world.store.values = {**good, key: bad}
         for name, question in QUESTIONS.items():
-            world.opened.book._selections._ranges.clear()
-            world.opened.book._selections._indexes.clear()
+            world.opened.ledger._selections._ranges.clear()
+            world.opened.ledger._selections._indexes.clear()
             try:
                 question(world)
             except TidemarkError as problem:
@@ -235,8 +235,8 @@ def test_a_damaged_ledger_can_be_saved_or_says_why_not(tmp_path: Path) -> None:
         for name, save in SAVED.items():
             path = tmp_path / f"{name}-{number}"
             try:
-                save(world.opened.book, path)
-                restore(Book(MemoryStore(), "orders"), path)
+                save(world.opened.ledger, path)
+                restore(Ledger(MemoryStore(), "orders"), path)
             except TidemarkError:
                 pass
             except Exception as problem:  # each of them is what this test is about
@@ -245,7 +245,7 @@ def test_a_damaged_ledger_can_be_saved_or_says_why_not(tmp_path: Path) -> None:
     assert found == []
 
 
-SAVED: dict[str, Callable[[Book, Path], object]] = {
+SAVED: dict[str, Callable[[Ledger, Path], object]] = {
     "backup": back_up,
-    "rebuild": lambda book, path: rebuild(book, path, lambda: "a ledger", lambda _: False),
+    "rebuild": lambda ledger, path: rebuild(ledger, path, lambda: "a ledger", lambda _: False),
 }

@@ -11,11 +11,11 @@ from tidemark.clients.connections import Connection
 from tidemark.errors import InvalidStreamFile
 from tidemark.ledger.records import SinkReceipt
 from tidemark.sinks.dead_letters.kinds import KINDS
-from tidemark.sinks.hbase.sink import PlainHBase
-from tidemark.sinks.kinds import plain_of
+from tidemark.sinks.hbase.sink import HBaseAdmin
+from tidemark.sinks.kinds import admin_of
 from tidemark.streams.loading import StreamFile, load
 
-LETTERS = "dead_letters:\n  table: orders_dead\n"
+LETTERS = "dead_letters:\n  type: hbase\n  table: orders_dead\n"
 
 
 def read(tmp_path: Path, letters: str, more: str = "", sink: str = "{type: parquet, folder: rows}") -> StreamFile:
@@ -35,7 +35,7 @@ def connections(name: str) -> Connection:
 @pytest.mark.parametrize(
     ("said", "connection", "receipt"),
     [
-        ("{table: dead}", "hbase_default", ("hbase", {"connection": "hbase_default", "table": "dead"})),
+        ("{folder: dead}", "lake_default", ("delta_dead_letters", {"base": "file:///lake/dead"})),
         ("{type: hbase, hbase: h, table: dead}", "h", ("hbase", {"connection": "h", "table": "dead"})),
         ("{type: parquet, folder: dead}", "lake_default", ("parquet_dead_letters", {"base": "file:///lake/dead"})),
         ("{type: delta, folder: dead}", "lake_default", ("delta_dead_letters", {"base": "file:///lake/dead"})),
@@ -46,7 +46,7 @@ def connections(name: str) -> Connection:
         ),
     ],
 )
-def test_the_store_is_what_the_file_says_and_hbase_otherwise(
+def test_the_store_is_what_the_file_says_and_a_delta_table_otherwise(
     tmp_path: Path, said: str, connection: str, receipt: tuple[str, dict[str, str]]
 ) -> None:
     stream = read(tmp_path, said, "ledger: {type: sql}\n").stream
@@ -80,6 +80,6 @@ def test_a_place_belongs_to_one_alone(tmp_path: Path, letters: str, more: str, p
 @pytest.mark.covers("O11")
 def test_a_receipt_leads_to_what_clears_its_place() -> None:
     """Those of HBase are as they were before there were others."""
-    found = {kind.settings.receipts(): plain_of(kind.settings.receipts()) for kind in KINDS.values()}
-    assert isinstance(found["hbase"], PlainHBase)
+    found = {kind.settings.receipts(): admin_of(kind.settings.receipts()) for kind in KINDS.values()}
+    assert isinstance(found["hbase"], HBaseAdmin)
     assert {type(one).__module__.rpartition(".")[0].rpartition(".")[2] for one in found.values()} == {*KINDS}

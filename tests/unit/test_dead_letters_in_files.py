@@ -18,7 +18,7 @@ from tests.support.letter_files import add_file, prepare_table, write_file
 from tests.support.memory import MemoryStore
 from tidemark.clients.environment import from_environment
 from tidemark.errors import LedgerContradiction, Unreachable
-from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.ledger import Committed, Ledger
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -27,7 +27,7 @@ from tidemark.sinks.dead_letters.delta.letters import LettersInDelta
 from tidemark.sinks.dead_letters.parquet import letters as letters_module
 from tidemark.sinks.dead_letters.parquet.letters import LettersInFiles, LettersInParquet
 from tidemark.sinks.delta.publishing import take_out
-from tidemark.sinks.kinds import plain_of
+from tidemark.sinks.kinds import admin_of
 from tidemark.sinks.parquet import files
 from tidemark.sinks.parquet import folders as folders_module
 from tidemark.sinks.stored_rows import Mark
@@ -50,8 +50,8 @@ class InFolders:
     def write(self, generation: int, *offsets: int, at: TopicPartition = AT, part: int = 0, **fields: Any) -> Path:
         return write_file(self.base, generation, *offsets, at=at, part=part, **fields)
 
-    def letters(self, book: Book | None = None) -> LettersInFiles:
-        return self.reader(self.base, cast("Book", book))
+    def letters(self, ledger: Ledger | None = None) -> LettersInFiles:
+        return self.reader(self.base, cast("Ledger", ledger))
 
 
 class InTable(InFolders):
@@ -88,7 +88,7 @@ def store(request: pytest.FixtureRequest) -> InFolders:
 
 @pytest.fixture
 def letters(store: InFolders) -> LettersInFiles:
-    return store.letters(Book(MemoryStore(), "orders"))
+    return store.letters(Ledger(MemoryStore(), "orders"))
 
 
 def counting(letters: LettersInFiles, *held: tuple[int, int, int]) -> list[tuple[int, int | None]]:
@@ -182,7 +182,7 @@ def test_a_damaged_file_is_named(store: InFolders, letters: LettersInFiles) -> N
 @pytest.mark.covers("O11")
 def test_the_owner_is_the_stream_that_made_it(store: InFolders, letters: LettersInFiles) -> None:
     assert letters.owner() == store.owned
-    assert store.reader(f"{store.base}/elsewhere", Book(MemoryStore(), "orders")).owner() == {}
+    assert store.reader(f"{store.base}/elsewhere", Ledger(MemoryStore(), "orders")).owner() == {}
 
 
 @pytest.mark.covers("O11")
@@ -223,7 +223,7 @@ def test_a_delta_table_loses_what_does_not_count_and_what_is_erased(table: InTab
     table.write(4, 6, 8)
     assert counting(letters, (3, 0, 7), (4, 8, 100)) == [(5, 3), (6, 3), (8, 4)]
     window = committed(table.base, 9, range(6, 9), lane="replay-1", generation=9)
-    plain = plain_of("delta_dead_letters")
+    admin = admin_of("delta_dead_letters")
     take_out(table.base, window.record, window.covers)
     # By an authority of before the commit: its readers ask again.
     assert counting(table.letters(), (3, 0, 8), (4, 8, 100)) == [(5, 3)]
@@ -231,8 +231,8 @@ def test_a_delta_table_loses_what_does_not_count_and_what_is_erased(table: InTab
     (row,) = table.letters().rows_at(Coordinate(AT, 5), 3)
     assert (row.mark.lane, row.mark.seq) == ("ingest", 7)
     assert {name: row.fields[name] for name in ("value", "reason")} == {"value": b"\x00\xfe", "reason": "ü".encode()}
-    erasing = Erasing(window.record, RangeSet([OffsetRange(AT, 5, 6)]), Book(MemoryStore(), "orders").standing())
-    plain.erase(from_environment, {"base": table.base}, erasing)
+    erasing = Erasing(window.record, RangeSet([OffsetRange(AT, 5, 6)]), Ledger(MemoryStore(), "orders").standing())
+    admin.erase(from_environment, {"base": table.base}, erasing)
     assert counting(table.letters(), (3, 0, 8)) == []
 
 
@@ -253,10 +253,10 @@ def test_a_place_that_is_gone_is_no_empty_one(store: InFolders) -> None:
     """A disk that is not mounted looks like a folder that nobody has prepared."""
     base = f"{store.base}-elsewhere"
 
-    class Written(Book):
+    class Written(Ledger):
         def committed(self) -> list[Committed]:
             return [committed(base, 1, range(5, 6))]
 
-    assert counting(store.reader(base, Book(MemoryStore(), "orders")), (3, 0, 100)) == []
+    assert counting(store.reader(base, Ledger(MemoryStore(), "orders")), (3, 0, 100)) == []
     with pytest.raises(Unreachable, match="elsewhere is not there, and windows have dead letters in it"):
         counting(store.reader(base, Written(MemoryStore(), "orders")), (3, 0, 100))

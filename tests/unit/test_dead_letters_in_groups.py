@@ -16,7 +16,7 @@ from msgspec import structs
 from tests.support.known_streams import OUTCOMES, KnownStream, tables
 from tests.support.streams_in_memory import at, offsets
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Committed
+from tidemark.ledger.ledger import Committed
 from tidemark.runs.requests import selecting
 from tidemark.runs.requests.answers import EXPIRED, totals
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, redrive
@@ -51,7 +51,7 @@ def test_each_dead_letter_that_counts_is_in_one_group(
             if offset < len(contents):
                 world.log.contents[offset] = outcome
                 world.replay(f"again {number}", (offset, offset + 1))
-        if window and not any(window in (one.record.lane, _name(one)) for one in world.opened.book.committed()):
+        if window and not any(window in (one.record.lane, _name(one)) for one in world.opened.ledger.committed()):
             # There is none: `no dead letters` would be no answer.
             with pytest.raises(WrongUse, match=f"window {window}: orders has no committed window"):
                 dead_letters(world.opened, DeadLetterFilter(reason, window))
@@ -135,7 +135,7 @@ def test_a_redrive_reads_no_messages_and_only_where_dead_letters_may_be(many: Kn
 
 def test_a_window_without_counts_may_have_made_any(many: KnownStream) -> None:
     """As of a ledger that was made anew out of the sinks."""
-    record = many.opened.book.committed()[0].record
+    record = many.opened.ledger.committed()[0].record
     assert record.receipt is not None
     without = structs.replace(record, receipt=structs.replace(record.receipt, tallies=()))
     later = datetime.fromtimestamp(9, UTC)
@@ -162,7 +162,7 @@ def test_those_that_were_redriven_too_often_are_counted(tmp_path: Path) -> None:
         world.replay(f"run {number}", (0, 1), (2, 3))
     found = {one.reason: (one.number, one.too_often) for one in dead_letters(world.opened, DeadLetterFilter()).groups}
     assert found == {"bad 0": (2, 2), "bad 1": (2, 0)}
-    assert world.opened.book.authority().of(at(0), 0) != world.opened.book.authority().of(at(0), 1)
+    assert world.opened.ledger.authority().of(at(0), 0) != world.opened.ledger.authority().of(at(0), 1)
 
 
 @pytest.mark.covers("U8")

@@ -17,6 +17,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from tests.support.erasures import ANN, REASON
 from tests.support.iceberg_in_memory import Killed
 from tests.support.letters_in_databases import (
     test_a_sweep_takes_older_attempts_at_its_offsets_alone,  # noqa: F401
@@ -30,12 +31,11 @@ from tests.support.letters_in_databases import (
 from tests.support.letters_in_sqlite import TABLE, LettersInSQLite
 from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import offsets
-from tests.support.sums_in_memory import ANN, REASON
 from tidemark.clients.environment import from_environment
 from tidemark.clients.sql import Database, describe_problem, make_file
 from tidemark.commit.protocol import Step
 from tidemark.errors import DiskFull, NotAuthorized, OwnedByAnother, TidemarkError, Unreachable, WrongUse
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import INGEST
 from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.runs import erasing, steering
@@ -161,7 +161,7 @@ def test_a_redrive_is_one_step(stream: LettersInSQLite) -> None:
 def test_a_restored_ledger_shows_each_dead_letter_once(stream: LettersInSQLite, tmp_path: Path) -> None:
     stream.ends((0, 3))
     stream.ingest()
-    back_up(stream.opened.book, tmp_path / "nightly")
+    back_up(stream.opened.ledger, tmp_path / "nightly")
     for end in (6, 9):
         stream.now += 5_000
         stream.ends((0, end))
@@ -170,9 +170,9 @@ def test_a_restored_ledger_shows_each_dead_letter_once(stream: LettersInSQLite, 
     stream.replay(offsets((0, 1, 2)), "forgotten")
     lost, stream.good = stream.opened, lambda _: False
     stream.now += 5_000
-    restored = Book(MemoryStore(), "orders", clock=lambda: stream.now)
+    restored = Ledger(MemoryStore(), "orders", clock=lambda: stream.now)
     restore(restored, tmp_path / "nightly")
-    stream.opened = replace(stream.opened, book=restored)
+    stream.opened = replace(stream.opened, ledger=restored)
     for end in (5, 10):
         stream.now += 5_000
         stream.ends((0, end))
@@ -197,11 +197,11 @@ def test_dead_letters_under_a_database_that_went_back_are_there_once(stream: Let
     stream.ingest("lost")
     store = MemoryStore()
     store.values = values
-    stream.opened = replace(stream.opened, book=Book(store, "orders", clock=lambda: stream.now))
+    stream.opened = replace(stream.opened, ledger=Ledger(store, "orders", clock=lambda: stream.now))
     stream.ends((0, 7))
     stream.ingest("anew")
     assert stream.seen() == stream.counting() == of(range(7))
-    register = stream.opened.book.register()
+    register = stream.opened.ledger.register()
     assert register is not None
     assert register[1].restored
 
@@ -241,7 +241,7 @@ def test_two_programs_publish_dead_letters(stream: LettersInSQLite, monkeypatch:
     stream.ends((0, 8))
     with pytest.raises(Killed):
         stream.ingest("slow", until=Step.COMMITTED)
-    (*_, slow) = stream.opened.book.committed()
+    (*_, slow) = stream.opened.ledger.committed()
     real = _Publication.stage
 
     def beside(self: _Publication, connection: Any) -> bool:
@@ -252,7 +252,7 @@ def test_two_programs_publish_dead_letters(stream: LettersInSQLite, monkeypatch:
         return self.stage(connection)
 
     monkeypatch.setattr(_Publication, "stage", beside)
-    publish(stream.opened.book, stream.letters, slow.record)
+    publish(stream.opened.ledger, stream.letters, slow.record)
     assert stream.seen() == stream.counting() == of(range(4))
 
 
@@ -262,11 +262,11 @@ def test_erased_dead_letters_are_in_neither_table(stream: LettersInSQLite) -> No
     stream.ingest()
     with pytest.raises(Killed):
         stream.replay(offsets((0, 2, 6)), "dies", until=Step.DEAD_LETTERS_STORED)
-    (lane,) = {one for one in stream.opened.book.heads() if one != INGEST}
+    (lane,) = {one for one in stream.opened.ledger.heads() if one != INGEST}
     steering.cancel(stream.opened, lane, "asked for the wrong hour")
     erased = offsets((0, 3, 5))
     lane = erasing.open_erasure(stream.opened, "e", erasing.choose(stream.opened, erased), REASON, ANN)
-    assert erasing.erase_without_spark(stream.opened, lane, "e") is None
+    erasing.erase(stream.opened, lane, "e")
     assert stream.seen() == stream.counting() == of(range(3), [5])
     everywhere = f"SELECT message_offset FROM {TABLE} UNION SELECT message_offset FROM {TABLE}_attempts"
     assert {*stream.asked(everywhere)}.isdisjoint({(3,), (4,)})

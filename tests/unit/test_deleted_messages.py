@@ -14,7 +14,7 @@ from msgspec import structs
 
 from tests.support.protocol_world import LANE, RUN, NoWork, World
 from tidemark.audit.deleted_messages import (
-    MOST_TAKEN,
+    MAX_TAKEN,
     BlockContents,
     BlockReport,
     WindowBlock,
@@ -24,8 +24,8 @@ from tidemark.audit.deleted_messages import (
 )
 from tidemark.audit.report import AuditReport
 from tidemark.commit.protocol import commit, take
-from tidemark.ledger.book import Committed
 from tidemark.ledger.codec import decode
+from tidemark.ledger.ledger import Committed
 from tidemark.ledger.records import BlockTallies, Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.blocks import WHOLE, BlockTally, PartitionBlocks
@@ -41,7 +41,7 @@ SIZE = 100
 def a_record() -> Record:
     world = World()
     world.open()
-    return commit(world.book, take(world.book, LANE, world.pin(), RUN), NoWork().verify())
+    return commit(world.ledger, take(world.ledger, LANE, world.pin(), RUN), NoWork().verify())
 
 
 RECORD = a_record()
@@ -266,7 +266,7 @@ def test_a_window_that_has_not_finished_is_left_out(sink: Sink) -> None:
     ]
 
 
-@given(st.sets(st.integers(0, 60), max_size=MOST_TAKEN), st.data())
+@given(st.sets(st.integers(0, 60), max_size=MAX_TAKEN), st.data())
 def test_a_difference_is_explained_by_some_of_the_offsets_that_were_taken_and_by_nothing_else(
     taken: set[int], data: st.DataObject
 ) -> None:

@@ -22,7 +22,7 @@ from tidemark.sinks.parquet.parts import FolderPart, parts
 def world() -> World:
     """The ingest began at 5 and has committed [5, 15) and [15, 25)."""
     made = World(MemoryStore())
-    open_lane(made.book, LANE, LaneKind.INGEST, run="run 1", start=positions({AT: 5}))
+    open_lane(made.ledger, LANE, LaneKind.INGEST, run="run 1", start=positions({AT: 5}))
     made.process(made.pin())
     made.process(made.pin())
     return made
@@ -33,11 +33,11 @@ def ingest(world: World) -> None:
 
 
 def replay(world: World) -> None:
-    some = world.book.store_selection(RangeSet([OffsetRange(AT, 7, 9)]))
+    some = world.ledger.store_selection(RangeSet([OffsetRange(AT, 7, 9)]))
     start = positions({AT: 7})
-    open_lane(world.book, "replay-1", LaneKind.REPLAY, run="run 7", start=start, selection=some, reason="a test")
-    assert protocol.pin(world.book, world.sweeps, "replay-1", plan) is not None
-    protocol.process(world.book, world.sweeps, NoWork(), hold, "replay-1", 1, RUN)
+    open_lane(world.ledger, "replay-1", LaneKind.REPLAY, run="run 7", start=start, selection=some, reason="a test")
+    assert protocol.pin(world.ledger, world.sweeps, "replay-1", plan) is not None
+    protocol.process(world.ledger, world.sweeps, NoWork(), hold, "replay-1", 1, RUN)
 
 
 @pytest.mark.parametrize(("commit", "looks"), [(ingest, 1), (replay, 2)])
@@ -55,10 +55,10 @@ def test_only_what_takes_something_makes_a_reader_begin_again(
         return parts(*given, **more)
 
     monkeypatch.setattr(reading, "parts", beside)
-    before = world.book.view("delta").authority
-    authority, _ = reading.parts_that_count(world.book, "delta")
+    before = world.ledger.view("delta").authority
+    authority, _ = reading.parts_that_count(world.ledger, "delta")
     assert len(seen) == looks
     assert (authority == before) == (commit is ingest)
     assert before.holds_in(authority) == (commit is ingest)
     # Whoever asks later sees what was committed.
-    assert world.book.view("delta").authority.covered() - before.covered() or commit is replay
+    assert world.ledger.view("delta").authority.covered() - before.covered() or commit is replay

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidemark.errors import WrongUse
-from tidemark.sinks.contract import Surroundings
+from tidemark.sinks.contract import SettingsContext
 from tidemark.sinks.delta import table
 from tidemark.sinks.delta.latest import table as latest
 from tidemark.sinks.delta.latest.settings import DeltaLatestSink
@@ -33,7 +33,7 @@ FIELDS: list[tuple[dict[str, str], str]] = [
 @pytest.mark.parametrize(("fields", "refused"), FIELDS, ids=str)
 def test_fields_that_delta_refuses_are_refused_before(fields: dict[str, str], refused: str, tmp_path: Path) -> None:
     fields = {"id": "integer", **fields}
-    base, around = f"file://{tmp_path}/table", Surroundings(fields, "at_least_once", lambda *_: True)
+    base, around = f"file://{tmp_path}/table", SettingsContext(fields, "at_least_once", lambda *_: True)
     sinks: list[Any] = [
         DeltaSink(type="delta", folder="table"),
         DeltaLatestSink.model_validate({"type": "delta_latest", "folder": "table", "key": "id"}),

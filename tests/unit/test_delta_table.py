@@ -28,7 +28,7 @@ from tests.support.memory import MemoryStore
 from tests.support.range_strategies import offsets, range_sets
 from tests.support.streams_in_memory import StreamInMemory
 from tidemark.errors import LedgerContradiction, OwnedByAnother, Unreachable, WrongUse
-from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.ledger import Committed, Ledger
 from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.delta import table as delta_table
@@ -193,9 +193,9 @@ def test_a_ledger_that_was_restored_to_before_a_wrong_clock_writes_again(base: s
     made = StreamInMemory(tmp_path)
     made.ends((0, 10))
     made.ingest()
-    there = Book(MemoryStore(), "orders", clock=lambda: made.now)
-    kept = versions_of(made.opened.book)
-    back_up(made.opened.book, tmp_path / "backup")
+    there = Ledger(MemoryStore(), "orders", clock=lambda: made.now)
+    kept = versions_of(made.opened.ledger)
+    back_up(made.opened.ledger, tmp_path / "backup")
     attempt(base, 86_400_000, range(10), lane=f"{kept}/ingest")
     restore(there, tmp_path / "backup")
     anew = versions_of(there)
@@ -377,7 +377,8 @@ def test_so_does_one_of_a_table_that_an_earlier_version_has_made(
 ) -> None:
     base = f"file://{tmp_path}/edges"
     with monkeypatch.context() as earlier:
-        earlier.setattr(delta_table, "_STATISTICS", {})
+        for name in [*delta_table.STATISTICS]:
+            earlier.delitem(delta_table.STATISTICS, name)  # type: ignore[arg-type]
         values = edges(base, 1)
     schema = DeltaTable(base).schema()
     fields: dict[str, FieldType] = {f"f_{kind}": kind for kind in EDGES}

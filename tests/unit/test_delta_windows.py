@@ -14,13 +14,13 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.support import delta_in_memory
 from tests.support.delta_in_memory import DeltaInMemory, add
+from tests.support.erasures import ANN, REASON
 from tests.support.iceberg_in_memory import Killed, Writing
 from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import offsets
-from tests.support.sums_in_memory import ANN, REASON
 from tidemark.clients.lake import beside
 from tidemark.commit.protocol import Fence, Listener, Step
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import INGEST, Attempt
 from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.offsets.ranges import RangeSet
@@ -78,16 +78,16 @@ def test_a_replay_is_one_step(stream: DeltaInMemory) -> None:
 def test_a_restored_ledger_shows_each_row_once(stream: DeltaInMemory, tmp_path: Path) -> None:
     stream.ends((0, 3))
     stream.ingest()
-    back_up(stream.opened.book, tmp_path / "nightly")
+    back_up(stream.opened.ledger, tmp_path / "nightly")
     for end in (6, 9):
         stream.now += 5_000
         stream.ends((0, end))
         stream.ingest(f"run {end}")
     stream.replay(offsets((0, 1, 2)), "run 10")
     stream.now += 5_000
-    restored = Book(MemoryStore(), "orders", clock=lambda: stream.now)
+    restored = Ledger(MemoryStore(), "orders", clock=lambda: stream.now)
     restore(restored, tmp_path / "nightly")
-    object.__setattr__(stream.opened, "book", restored)
+    object.__setattr__(stream.opened, "ledger", restored)
     stream.ends((0, 5))
     stream.now += 5_000
     stream.ingest("run 11")
@@ -126,7 +126,7 @@ def test_a_table_of_an_earlier_version_goes_on(stream: DeltaInMemory, until: Ste
     stream.ends((0, 4))
     stream.ingest()
     rmtree(stream.base.removeprefix("file://"))
-    object.__setattr__(stream.opened, "book", Book(MemoryStore(), "orders", clock=lambda: stream.now))
+    object.__setattr__(stream.opened, "ledger", Ledger(MemoryStore(), "orders", clock=lambda: stream.now))
     for end in (4, 7):
         stream.ends((0, end))
         written_into_the_table(stream, Step.SETTLED)
@@ -204,7 +204,7 @@ def test_two_programs_publish_one_window(stream: DeltaInMemory, monkeypatch: pyt
 
     def beside(self: _Publication, table: DeltaTable, change: FileChange) -> None:
         monkeypatch.setattr(_Publication, "stage", real)
-        publish(self.book, self.base, self.sink, self.record, self.folder)
+        publish(self.ledger, self.base, self.sink, self.record, self.folder)
         self.stage(table, change)
 
     monkeypatch.setattr(_Publication, "stage", beside)
@@ -218,7 +218,7 @@ def test_what_a_cancelled_lane_has_left_goes_with_the_next_window(stream: DeltaI
     with pytest.raises(Killed):
         stream.replay(offsets((0, 1, 3)), "wrong", until=Step.SINK_STORED)
     assert len(stream.left()) == 1
-    (lane,) = {one for one in stream.opened.book.heads() if one != INGEST}
+    (lane,) = {one for one in stream.opened.ledger.heads() if one != INGEST}
     steering.cancel(stream.opened, lane, "asked for the wrong hour")
     stream.ends((0, 6))
     stream.ingest()
@@ -236,7 +236,7 @@ def test_erased_messages_are_in_no_file_that_nobody_names(
     for _ in range(2):
         with pytest.raises(Killed):
             stream.replay(offsets((0, 1, 3)), "wrong", until=Step.SINK_STORED)
-    (lane,) = {one for one in stream.opened.book.heads() if one != INGEST}
+    (lane,) = {one for one in stream.opened.ledger.heads() if one != INGEST}
     steering.cancel(stream.opened, lane, "asked for the wrong hour")
     base = Path(stream.base.removeprefix("file://"))
     (mine,) = base.rglob("*.parquet")
@@ -247,7 +247,7 @@ def test_erased_messages_are_in_no_file_that_nobody_names(
         path.write_bytes(mine.read_bytes())
     erased = offsets((0, 2, 3))
     lane = erasing.open_erasure(stream.opened, "e", erasing.choose(stream.opened, erased), REASON, ANN)
-    assert erasing.erase_without_spark(stream.opened, lane, "e") is None
+    erasing.erase(stream.opened, lane, "e")
     assert stream.seen() == of(range(2), range(3, 5))
 
     def holding() -> set[Path]:
@@ -282,12 +282,12 @@ def test_a_window_without_rows_may_be_published_by_two(stream: DeltaInMemory, mo
     stream.ends((0, 5))
     with pytest.raises(Killed):
         stream.ingest(until=Step.COMMITTED)
-    found = stream.opened.book.head(INGEST)
+    found = stream.opened.ledger.head(INGEST)
     assert found is not None
     record = found.head.last
     assert record is not None
     (place,) = record.places
-    there = (stream.opened.book, stream.base, "delta", record, place.place["folder"])
+    there = (stream.opened.ledger, stream.base, "delta", record, place.place["folder"])
     real = changing.link
 
     def after_another(path: str, name: str) -> None:

@@ -17,8 +17,8 @@ from tidemark.errors import (
     Unreachable,
 )
 from tidemark.ledger.stores import doubt
-from tidemark.ledger.stores.contract import InDoubt
-from tidemark.ledger.stores.doubt import NotMine, swap_surely
+from tidemark.ledger.stores.contract import WriteInDoubt
+from tidemark.ledger.stores.doubt import CompareAndSetFailed, swap_surely
 
 KEY = ("head", "ingest")
 
@@ -44,7 +44,7 @@ def test_somebody_elses_value_is_not_mine(fault: str | None) -> None:
     store = MemoryStore()
     store.values[KEY] = b"theirs"
     store.faults = [fault] if fault else []
-    with pytest.raises(NotMine) as caught:
+    with pytest.raises(CompareAndSetFailed) as caught:
         swap_surely(store, KEY, b"before", b"mine", lambda stored: stored == b"mine")
     assert caught.value.current == b"theirs"
     assert store.values[KEY] == b"theirs"
@@ -66,7 +66,7 @@ def test_mine_is_found_behind_a_later_value() -> None:
 
 
 @pytest.mark.covers("F2", "E38")
-@pytest.mark.parametrize("answer", [False, Unreachable("the gateway is gone"), InDoubt("the connection was lost")])
+@pytest.mark.parametrize("answer", [False, Unreachable("the gateway is gone"), WriteInDoubt("the connection was lost")])
 def test_a_write_that_did_not_arrive_is_sent_again(answer: bool | Exception) -> None:
     """Refused although the value is the expected one, or without an answer: until it is in the store."""
     store = MemoryStore()
@@ -87,7 +87,7 @@ def test_a_write_that_did_not_arrive_is_sent_again(answer: bool | Exception) -> 
 
 def test_a_value_that_was_there_and_is_gone_is_somebody_elses() -> None:
     store = MemoryStore()
-    with pytest.raises(NotMine) as caught:
+    with pytest.raises(CompareAndSetFailed) as caught:
         swap_surely(store, KEY, b"before", b"mine", lambda stored: True)
     assert caught.value.current is None
 
@@ -107,7 +107,7 @@ def test_without_an_answer_the_outcome_is_unknown_and_nobody_claims_otherwise() 
     ("answer", "reason"),
     [
         (False, "the write was refused although the value is still the expected one"),
-        (InDoubt("the connection was lost"), "the connection was lost"),
+        (WriteInDoubt("the connection was lost"), "the connection was lost"),
     ],
 )
 def test_where_the_outcome_is_unknown_it_is_said_why(answer: bool | Exception, reason: str) -> None:
@@ -134,7 +134,7 @@ REFUSALS = (
 
 @pytest.mark.covers("F2", "E38")
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda one: type(one).__name__)
-@pytest.mark.parametrize("doubt", [InDoubt("the connection was lost"), False], ids=["lost", "false"])
+@pytest.mark.parametrize("doubt", [WriteInDoubt("the connection was lost"), False], ids=["lost", "false"])
 def test_a_server_that_refuses_after_a_doubt_says_nothing_of_the_write_before(
     refusal: Exception, doubt: Exception | bool
 ) -> None:
@@ -175,7 +175,10 @@ def test_a_refusal_without_a_doubt_before_stays_what_it_is(refusal: Exception) -
 
 
 def test_what_the_ledger_contradicts_is_said_after_a_doubt_too() -> None:
-    answers: list[Exception] = [InDoubt("the connection was lost"), LedgerContradiction("the record is there already")]
+    answers: list[Exception] = [
+        WriteInDoubt("the connection was lost"),
+        LedgerContradiction("the record is there already"),
+    ]
 
     def write() -> bool:
         raise answers.pop(0)

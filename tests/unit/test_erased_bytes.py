@@ -18,7 +18,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg import snapshots
 from tidemark.sinks.iceberg.compacting import compact
-from tidemark.sinks.iceberg.sink import PlainIceberg
+from tidemark.sinks.iceberg.sink import IcebergAdmin
 
 SECRET = "anna@secret.org"
 KINDS = pytest.mark.parametrize("kind", [DeltaLatestInMemory, IcebergLatestInMemory])
@@ -33,7 +33,7 @@ def _newest(kind: Callable[..., LatestInMemory], folder: Path) -> LatestInMemory
 
 def _is_named(world: LatestInMemory, erased: RangeSet) -> bool:
     """Whether what remains names each file that has the secret: those of the history by their windows."""
-    said = world.plain.remains(world.opened, world.sink.name, erased)
+    said = world.admin.remains(world.opened, world.sink.name, erased)
     found = holding(world.folder, SECRET)
     history = any("/_history/" in one for one in found)
     below = Path(world.base.removeprefix("file://")).relative_to(world.folder)
@@ -57,7 +57,7 @@ def test_newest_rows(kind: Callable[..., LatestInMemory], windows: int, tmp_path
     world.compact("compaction 1")
     world.vacuum(24)
     assert holding(tmp_path, SECRET) == set()
-    assert world.plain.remains(world.opened, world.sink.name, erased) == ""
+    assert world.admin.remains(world.opened, world.sink.name, erased) == ""
     assert world.shown() == world.counting() == world.wanted()
 
 
@@ -71,7 +71,7 @@ def rows(tmp_path: Path) -> IcebergInMemory:
 
 
 def _remains(world: IcebergInMemory, erased: RangeSet) -> str:
-    return PlainIceberg().remains(world.opened, "iceberg", erased)
+    return IcebergAdmin().remains(world.opened, "iceberg", erased)
 
 
 def _names_all(world: IcebergInMemory, erased: RangeSet, value: int) -> bool:

@@ -10,12 +10,12 @@ import pytest
 from tests.support.counting import CountingStore
 from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.streams_in_memory import StreamInMemory, offsets
-from tidemark.ledger.book import head_key
 from tidemark.ledger.elsewhere import erased_elsewhere, for_readers
+from tidemark.ledger.ledger import head_key
 from tidemark.ledger.records import erases
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing
-from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.approval import Requesters
 from tidemark.runs.windows import lanes
 from tidemark.runs.windows.empty_windows import commit_unread
 
@@ -42,7 +42,7 @@ def reads(made: StreamInMemory) -> tuple[int, RangeSet]:
     counted = {name: CountingStore(store) for name, store in made.store.beside.items()}
     stores: dict[str, Any] = dict(counted)
     made.store.beside = stores
-    hidden = for_readers(made.opened.book).hidden
+    hidden = for_readers(made.opened.ledger).hidden
     return sum(one.reads for one in counted.values()), hidden
 
 
@@ -67,12 +67,12 @@ def test_an_erasure_whose_lane_is_still_open_counts(tmp_path: Path) -> None:
     asks = world(tmp_path, 1, 1)
     other = StreamInMemory(tmp_path, kafka=asks.kafka, name="other_0", store=asks.store.beside["other_0"])
     chosen = erasing.choose(other.opened, offsets((0, 10, 20)))
-    lane = erasing.open_erasure(other.opened, "e", chosen, "request 4711", People("ann"))
+    lane = erasing.open_erasure(other.opened, "e", chosen, "request 4711", Requesters("ann"))
     pending = lanes.plan_lane(other.opened, lane, "e")
     assert pending is not None
-    assert for_readers(asks.opened.book).hidden == offsets((0, 0, 1))
+    assert for_readers(asks.opened.ledger).hidden == offsets((0, 0, 1))
     commit_unread(other.opened, lane, pending.window.seq, "e")
-    assert for_readers(asks.opened.book).hidden == offsets((0, 0, 1), (0, 10, 20))
+    assert for_readers(asks.opened.ledger).hidden == offsets((0, 0, 1), (0, 10, 20))
 
 
 @pytest.mark.covers("Q26")
@@ -81,6 +81,6 @@ def test_what_was_erased_stays_so_when_the_lanes_head_was_lost(tmp_path: Path) -
     store = asks.store.beside["other_0"]
     lost = next(key for key in store.values if key[0] == "head" and erases(key[1]))
     del store.values[head_key(lost[1])]
-    register = asks.opened.book.register()
+    register = asks.opened.ledger.register()
     assert register is not None
-    assert sum(len(one.offsets.partitions) for one in erased_elsewhere(asks.opened.book, register[1].topics)) == 3
+    assert sum(len(one.offsets.partitions) for one in erased_elsewhere(asks.opened.ledger, register[1].topics)) == 3

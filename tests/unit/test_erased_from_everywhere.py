@@ -19,7 +19,9 @@ from tests.support.grep import holding
 from tests.support.iceberg_in_memory import COLUMNS, LETTERS, IcebergInMemory
 from tests.support.latest_tables import (
     Change,
+    DeltaAggregatesInMemory,
     DeltaLatestInMemory,
+    IcebergAggregatesInMemory,
     IcebergLatestInMemory,
     LatestInMemory,
     rewritten,
@@ -63,7 +65,7 @@ class ParquetInMemory(IcebergInMemory):
         return f"file://{self.folder}/orders"
 
     def prepare(self) -> None:
-        register = self.opened.book.register()
+        register = self.opened.ledger.register()
         assert register is not None
         files.own(self.base, "orders", register[1].ledger, "parquet")
 
@@ -114,6 +116,8 @@ SINKS: dict[str, tuple[Callable[[Path], StreamInMemory], Callable[[StreamInMemor
     "iceberg": (_by_number(IcebergInMemory), _compact_iceberg),
     "delta_latest": (_latest(DeltaLatestInMemory), _compact_latest),
     "iceberg_latest": (_latest(IcebergLatestInMemory), _compact_latest),
+    "delta_aggregates": (_latest(DeltaAggregatesInMemory), _compact_latest),
+    "iceberg_aggregates": (_latest(IcebergAggregatesInMemory), _compact_latest),
 }
 STORES = {"sql": "table: dl", "parquet": "folder: dl", "delta": "folder: dl"}
 
@@ -127,8 +131,8 @@ def test_no_type_is_left_out() -> None:
 def _write_letters(world: StreamInMemory, store: str, generation: int) -> str:
     """Dead letters of a window, as Spark leaves them. Returns their folder."""
     place = next(one for one in world.opened.places_now() if one.name == "dead_letters")
-    note_places(world.opened.book, [place])
-    register = world.opened.book.register()
+    note_places(world.opened.ledger, [place])
+    register = world.opened.ledger.register()
     assert register is not None
     ledger = register[1].ledger
     values = ((2, b"kept"), (GONE, SECRET.encode()))
@@ -176,7 +180,7 @@ def test_nobody_finds_what_was_erased(sink: str, store: str, tmp_path: Path, mon
     for end in (7, 14):
         world.ends((0, end))
         world.ingest(f"run {end}")
-    base = _write_letters(world, store, world.opened.book.committed()[0].generation)
+    base = _write_letters(world, store, world.opened.ledger.committed()[0].generation)
     assert len(_found(tmp_path)) > 1
     world.now += 1000
     world.erase(ERASED)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.commit.error_budget import ErrorBudget, Frequent, Spent, spent, too_many
+from tidemark.commit.error_budget import BudgetUse, ErrorBudget, FrequentReason, spent, too_many
 from tidemark.errors import EXIT_FAILED
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import TopicPartition
@@ -27,7 +27,7 @@ def test_a_budget_is_exceeded_by_more_than_it_allows(
     by_number = number is not None and invalid > number
     by_share = share is not None and invalid > share * read
     budget = ErrorBudget(number, None if share is None else float(share))
-    assert Spent(invalid, read).exceeds(budget) == (by_number or by_share)
+    assert BudgetUse(invalid, read).exceeds(budget) == (by_number or by_share)
 
 
 @given(st.integers(1, 10**6), st.decimals(0, "0.9999", places=4))
@@ -35,14 +35,14 @@ def test_exactly_the_share_is_within_the_budget(times: int, share: Decimal) -> N
     read = 10_000 * times
     invalid = int(share * read)
     budget = ErrorBudget(share=float(share))
-    assert not Spent(invalid, read).exceeds(budget)
-    assert Spent(invalid + 1, read).exceeds(budget)
+    assert not BudgetUse(invalid, read).exceeds(budget)
+    assert BudgetUse(invalid + 1, read).exceeds(budget)
 
 
 def test_the_share_of_an_empty_window_is_zero() -> None:
-    assert spent(()) == Spent(0, 0)
-    assert Spent(0, 0).share == 0
-    assert not Spent(0, 0).exceeds(ErrorBudget(0, 0.0))
+    assert spent(()) == BudgetUse(0, 0)
+    assert BudgetUse(0, 0).share == 0
+    assert not BudgetUse(0, 0).exceeds(ErrorBudget(0, 0.0))
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 100)] * 3), max_size=8))
@@ -61,18 +61,19 @@ def test_partitions_are_counted_together(counts: list[tuple[int, int, int]]) -> 
     ]
     used = spent(tallies)
     invalid, failed = sum(one for one, _, _ in counts), sum(one for _, _, one in counts)
-    assert used == Spent(invalid, sum(map(sum, counts)), failed)
+    assert used == BudgetUse(invalid, sum(map(sum, counts)), failed)
     assert 0 <= used.share <= 1
 
 
-def reasons(count: int, number: int = 3) -> list[Frequent]:
+def reasons(count: int, number: int = 3) -> list[FrequentReason]:
     return [
-        Frequent(f"reason {one}", number, Coordinate(TopicPartition("logs", one), 10 * one)) for one in range(count)
+        FrequentReason(f"reason {one}", number, Coordinate(TopicPartition("logs", one), 10 * one))
+        for one in range(count)
     ]
 
 
 def test_what_is_said_names_counts_limits_reasons_and_where_to_look() -> None:
-    said = too_many("window 4 of orders/ingest", Spent(17, 100), ErrorBudget(16, 0.1), reasons(5))
+    said = too_many("window 4 of orders/ingest", BudgetUse(17, 100), ErrorBudget(16, 0.1), reasons(5))
     assert said.exit_code == EXIT_FAILED
     assert not said.retriable
     assert "17 of the 100 messages of window 4 of orders/ingest are invalid (share 0.17)" in str(said)
@@ -83,20 +84,20 @@ def test_what_is_said_names_counts_limits_reasons_and_where_to_look() -> None:
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_reasons_that_are_all_there_leave_no_others(count: int) -> None:
-    said = str(too_many("window 1 of a/ingest", Spent(3 * count, 100), ErrorBudget(number=0), reasons(count)))
+    said = str(too_many("window 1 of a/ingest", BudgetUse(3 * count, 100), ErrorBudget(number=0), reasons(count)))
     assert "other reasons" not in said
     assert "allows number 0." in said
 
 
 def test_a_reason_of_several_lines_is_said_in_one() -> None:
-    broken = Frequent("first\n\tsecond", 1, Coordinate(TopicPartition("logs", 0), 0))
-    said = str(too_many("window 1 of a/ingest", Spent(1, 1), ErrorBudget(number=0), [broken]))
+    broken = FrequentReason("first\n\tsecond", 1, Coordinate(TopicPartition("logs", 0), 0))
+    said = str(too_many("window 1 of a/ingest", BudgetUse(1, 1), ErrorBudget(number=0), [broken]))
     assert "'first second'" in said
     assert len(said.splitlines()) == 1
 
 
 def test_what_failed_is_spent_like_what_is_invalid() -> None:
-    used = Spent(invalid=1, read=10, failed=2)
+    used = BudgetUse(invalid=1, read=10, failed=2)
     assert (used.dead_letters, used.share) == (3, 0.3)
     assert used.exceeds(ErrorBudget(number=2))
     assert not used.exceeds(ErrorBudget(number=3, share=0.3))

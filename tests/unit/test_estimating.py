@@ -16,7 +16,7 @@ from tests.support.streams_in_memory import at
 from tidemark.clients.kafka.slots import Slot
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import INGEST, Head, LaneKind, Receipt, Record, SinkReceipt, Window, WindowRange, positions
 from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -37,7 +37,7 @@ NOTHING = RangeSet()
 NOWHERE = SinkReceipt(name="s", type="s", place={})
 
 
-def committed(book: Book, until: int, read: int, stored: int, seconds: float) -> Record:
+def committed(ledger: Ledger, until: int, read: int, stored: int, seconds: float) -> Record:
     """Commit the next window of a stream's only partition."""
 
     def plan(head: Head) -> Window:
@@ -45,45 +45,45 @@ def committed(book: Book, until: int, read: int, stored: int, seconds: float) ->
         one = WindowRange(topic="t", incarnation=1, partition=0, start=start, until=until, log_start=0, log_end=until)
         return Window(seq=head.seq + 1, ranges=(one,), topic_ids={}, isolation="", pinned_at=0, run="r")
 
-    pending = protocol.pin(book, Sweeps(), INGEST, plan)
+    pending = protocol.pin(ledger, Sweeps(), INGEST, plan)
     assert pending is not None
-    taken = protocol.take(book, INGEST, pending.window.seq, Run("r", "1", "d"))
+    taken = protocol.take(ledger, INGEST, pending.window.seq, Run("r", "1", "d"))
     tally = PartitionTally(
         topic="t", incarnation=1, partition=0, read=Count(read), stored=Count(stored), bytes=read * 100
     )
     receipt = Receipt(
         tallies=(tally,), sinks=(), dead_letters=NOWHERE, started_at=1_000, finished_at=1_000 + int(seconds * 1000)
     )
-    return protocol.commit(book, taken, receipt)
+    return protocol.commit(ledger, taken, receipt)
 
 
-def begun() -> Book:
-    book = Book(MemoryStore(), "s")
-    open_lane(book, INGEST, LaneKind.INGEST, run="r", start=positions({AT: 0}))
-    return book
+def begun() -> Ledger:
+    ledger = Ledger(MemoryStore(), "s")
+    open_lane(ledger, INGEST, LaneKind.INGEST, run="r", start=positions({AT: 0}))
+    return ledger
 
 
 def test_as_the_windows_before() -> None:
-    book = begun()
+    ledger = begun()
     assert estimate(1_000, []) is None
     # Two offsets in ten are no records: transactions have left their markers.
-    records = [committed(book, 100, 80, 80, 2), committed(book, 200, 80, 80, 6)]
+    records = [committed(ledger, 100, 80, 80, 2), committed(ledger, 200, 80, 80, 6)]
     assert estimate(1_000, records) == Estimate(records=800, bytes=80_000, seconds=40.0)
 
 
 @pytest.mark.parametrize(("rate", "seconds"), [(None, 40.0), (100, 40.0), (10, 100.0)])
 def test_a_rate_makes_it_take_longer(rate: int | None, seconds: float) -> None:
-    book = begun()
-    protocol.settle(book, Sweeps(), committed(book, 100, 80, 80, 4).lane)
+    ledger = begun()
+    protocol.settle(ledger, Sweeps(), committed(ledger, 100, 80, 80, 4).lane)
     wanted = RangeSet([OffsetRange(AT, 0, 1_000)])
-    found = estimated(cast("OpenStream", SimpleNamespace(book=book)), wanted, rate)
+    found = estimated(cast("OpenStream", SimpleNamespace(ledger=ledger)), wanted, rate)
     assert found == {"records": 800, "bytes": 80_000, "between": 0, "seconds": seconds}
 
 
 def test_scattered_offsets_take_longer() -> None:
-    book = begun()
-    protocol.settle(book, Sweeps(), committed(book, 100, 80, 80, 4).lane)
-    opened = cast("OpenStream", SimpleNamespace(book=book))
+    ledger = begun()
+    protocol.settle(ledger, Sweeps(), committed(ledger, 100, 80, 80, 4).lane)
+    opened = cast("OpenStream", SimpleNamespace(ledger=ledger))
     # Two that are near, and a hundred that are not. The windows before had messages of 100 bytes: 0.7 µs for a record.
     near, far = (
         [OffsetRange(AT, at, at + 1) for at in (0, 101)],
@@ -108,10 +108,10 @@ def test_scattered_offsets_take_longer() -> None:
 
 
 def test_what_is_stored_already() -> None:
-    book = begun()
-    committed(book, 100, 100, 50, 1)
-    committed(book, 200, 100, 100, 1)
-    view = book.view()
+    ledger = begun()
+    committed(ledger, 100, 100, 50, 1)
+    committed(ledger, 200, 100, 100, 1)
+    view = ledger.view()
 
     def stored(start: int, until: int, *, dead: RangeSet = NOTHING, all_dead: bool = False) -> StoredMessages:
         return stored_before(view, RangeSet([OffsetRange(AT, start, until)]), dead, all_dead=all_dead)
@@ -170,7 +170,7 @@ def test_a_plan_says_how_many_messages_have_rows(
         fields = {"window": "ingest"}
     request = ReplayRequest(reason="bug 17", dry_run=True, **fields)
     plan, read = planned(made.opened, request), plan_request(made.opened, request).all
-    authority = made.opened.book.authority("hbase")
+    authority = made.opened.ledger.authority("hbase")
     truth = sum(
         (at(0), one) in read
         for one, row in made.results.held.items()

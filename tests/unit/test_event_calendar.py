@@ -23,23 +23,23 @@ from tidemark.views.event_time.calendar import (
     hour_whole,
     hours_asked,
 )
-from tidemark.views.event_time.completeness import HOUR_MS, Missing, Span
-from tidemark.views.event_time.progress import MOST_HOURS, EventTimeNow, LateTotal, progress
+from tidemark.views.event_time.completeness import HOUR_MS, Missing, TimeSpan
+from tidemark.views.event_time.progress import MAX_HOURS, EventTimeNow, LateTotal, progress
 
 HOUR = 60
 
 
-def whole(seen: EventTimeNow, hour: Span) -> Hour:
+def whole(seen: EventTimeNow, hour: TimeSpan) -> Hour:
     return hour_whole(seen, hour, seen.first_message())
 
 
-def lines_of(seen: EventTimeNow, hours: list[Span]) -> list[HourLine]:
+def lines_of(seen: EventTimeNow, hours: list[TimeSpan]) -> list[HourLine]:
     return calendar_of(seen, hours, None, seen.first_message()).hours
 
 
 def words(made: Timed, since: int, hours: int) -> list[str]:
     seen = progress(made.opened)
-    spans = [Span(minutes(since + HOUR * one), minutes(since + HOUR * (one + 1))) for one in range(hours)]
+    spans = [TimeSpan(minutes(since + HOUR * one), minutes(since + HOUR * (one + 1))) for one in range(hours)]
     return [one.word for one in lines_of(seen, spans)]
 
 
@@ -58,13 +58,13 @@ def test_an_hour_in_a_word(tmp_path: Path) -> None:
     assert words(made, 0, 5) == [before, complete, complete, "not read yet", complete]
     made.ingest("run 2")
     assert words(made, 0, 5) == [before, *[complete] * 4]
-    assert whole(progress(made.opened), Span(minutes(0), minutes(60))).word == before
+    assert whole(progress(made.opened), TimeSpan(minutes(0), minutes(60))).word == before
     # A topic that was made again is another one. Nobody knows what the first one had left.
     made.kafka.send(1, minutes(320))
     made.now = minutes(6 * HOUR)
     seen = progress(made.opened)
     cut = replace(seen, partitions=tuple(replace(one, log=None, ended_at=made.now) for one in seen.partitions))
-    assert whole(cut, Span(minutes(240), minutes(300))).word == "replaced"
+    assert whole(cut, TimeSpan(minutes(240), minutes(300))).word == "replaced"
 
 
 @pytest.mark.covers("U10")
@@ -85,7 +85,7 @@ def test_what_the_stream_has_gone_past_is_missing_and_a_backfill_reads_it(tmp_pa
         begins=0,
     )
     holes = replace(seen, partitions=(holed,), _passing={})
-    hour = Span(minutes(0), minutes(60))
+    hour = TimeSpan(minutes(0), minutes(60))
     found = whole(holes, hour)
     assert (found.word, found.complete) == ("missing", False)
     (shown,) = found.partitions
@@ -107,7 +107,7 @@ def test_what_the_stream_has_gone_past_is_missing_and_a_backfill_reads_it(tmp_pa
     alone = whole(replace(seen, partitions=(hole,), _passing={}), hour)
     assert (alone.word, alone.backfill) == ("missing", ["orders/0@1-2"])
     # What lies behind all that was read is left to the next run.
-    later = whole(seen, Span(minutes(60), minutes(120)))
+    later = whole(seen, TimeSpan(minutes(60), minutes(120)))
     (waiting,) = later.partitions[0].missing
     assert (later.word, waiting.start, waiting.again, later.backfill) == ("not read yet", 6, None, [])
 
@@ -121,7 +121,7 @@ def test_late_messages_are_marked_between_their_bounds(tmp_path: Path) -> None:
     made.kafka.send(0, minutes(30), minutes(75), minutes(76))
     made.ingest("run 2")
     made.kafka.send(0, minutes(80))
-    found = whole(progress(made.opened), Span(minutes(0), minutes(60)))
+    found = whole(progress(made.opened), TimeSpan(minutes(0), minutes(60)))
     assert (found.word, found.late, found.unread_after) == ("complete", LateTotal(1, 2), 1)
     assert found.partitions[0].late.windows == ["ingest/2"]
 
@@ -154,7 +154,7 @@ def test_the_calendar_says_what_each_hour_says_by_itself(
         made.kafka.send(partition, *map(minutes, found[read:]))
     seen = progress(made.opened)
     first = seen.first_message()
-    hours = [Span(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(since, since + 8)]
+    hours = [TimeSpan(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(since, since + 8)]
     lines = lines_of(seen, hours)
     for line, hour in zip(lines, hours, strict=True):
         answers = progress(made.opened).answers(hour)
@@ -179,11 +179,11 @@ def test_kafka_is_asked_no_more_than_its_logs_change(tmp_path: Path) -> None:
     made.kafka.send(0, minutes(1), minutes(200 * HOUR))
     made.ingest()
     seen = progress(made.opened)
-    week = [Span(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(20, 20 + MOST_HOURS)]
+    week = [TimeSpan(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(20, 20 + MAX_HOURS)]
     lines_of(seen, week)
     assert kafka.asked <= 4
     # All that is read is in one window. Its two messages are at either end of the log.
-    all_hours = [Span(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(220)]
+    all_hours = [TimeSpan(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(220)]
     asked = kafka.asked
     lines = lines_of(seen, all_hours)
     assert {one.word for one in lines} == {"complete"}
@@ -197,11 +197,14 @@ def test_hours_are_asked_by_their_beginning() -> None:
     now = 100_000 * HOUR_MS + 5
     last = hours_asked("", 3, now)
     assert [one.start // HOUR_MS for one in last] == [99_998, 99_999, 100_000]
-    assert hours_asked("1970-01-01T02Z", 2, now) == [Span(2 * HOUR_MS, 3 * HOUR_MS), Span(3 * HOUR_MS, 4 * HOUR_MS)]
+    assert hours_asked("1970-01-01T02Z", 2, now) == [
+        TimeSpan(2 * HOUR_MS, 3 * HOUR_MS),
+        TimeSpan(3 * HOUR_MS, 4 * HOUR_MS),
+    ]
     # Nothing before 1970, and nothing that has not begun.
     assert len(hours_asked("", 168, 2 * HOUR_MS)) == 3
     assert hours_asked("2200-01-01T00Z", 9, now) == []
-    assert hour_asked("hour", "1970-01-01T05:30:00+05:30") == Span(0, HOUR_MS)
+    assert hour_asked("hour", "1970-01-01T05:30:00+05:30") == TimeSpan(0, HOUR_MS)
     for text, why in {
         "1970-01-01T00:30Z": "hour: 1970-01-01T00:30Z: no hour begins then",
         "yesterday": "hour: 'yesterday' is not a time",

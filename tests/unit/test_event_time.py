@@ -18,10 +18,10 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
 from tidemark.runs import erasing
 from tidemark.runs.windows import ingest
-from tidemark.views.event_time.completeness import Missing, PartitionCompleteness, Span
+from tidemark.views.event_time.completeness import Missing, PartitionCompleteness, TimeSpan
 from tidemark.views.event_time.progress import (
     CompleteHour,
-    LateIn,
+    LateInWindows,
     LateTotal,
     MissingPart,
     answer_shown,
@@ -31,14 +31,14 @@ from tidemark.views.event_time.progress import (
     progress_shown,
 )
 
-HOUR = Span(minutes(0), minutes(60))
+HOUR = TimeSpan(minutes(0), minutes(60))
 
 
-def answers(made: Timed, span: Span = HOUR) -> dict[TopicPartition, PartitionCompleteness]:
+def answers(made: Timed, span: TimeSpan = HOUR) -> dict[TopicPartition, PartitionCompleteness]:
     return {one.at: one for one in progress(made.opened).answers(span)}
 
 
-def rules(made: Timed, span: Span = HOUR) -> list[str]:
+def rules(made: Timed, span: TimeSpan = HOUR) -> list[str]:
     return [answer.rule.value for answer in answers(made, span).values()]
 
 
@@ -81,7 +81,7 @@ def test_late_messages_are_counted_between_bounds_and_exactly(tmp_path: Path) ->
     (answer,) = answers(made).values()
     assert answer.complete
     shown = answer_shown(answer)
-    assert shown.late == LateIn(1, 4, ["ingest/1", "ingest/2"])
+    assert shown.late == LateInWindows(1, 4, ["ingest/1", "ingest/2"])
     assert shown.unread_after == 1
     seen = progress(made.opened)
     reading = Reading()
@@ -117,7 +117,7 @@ def test_a_backfill_completes_an_hour_before_the_stream_began(tmp_path: Path) ->
 def erase(made: Timed, *found: tuple[int, int, int]) -> None:
     run = f"erasure {found}"
     lane = erasing.open_erasure(made.opened, run, erasing.choose(made.opened, offsets(*found)), "request 4711")
-    assert erasing.erase_without_spark(made.opened, lane, run) is None
+    erasing.erase(made.opened, lane, run)
 
 
 @pytest.mark.covers("N27")
@@ -157,7 +157,7 @@ def test_an_erasure_is_no_sign_that_a_partition_is_still_read(tmp_path: Path) ->
     )
     fewer.now = minutes(200)
     # The second hour ended after the stream had left partition 1 alone, whatever is erased there since.
-    later = Span(minutes(120), minutes(180))
+    later = TimeSpan(minutes(120), minutes(180))
     assert list(answers(fewer, later)) == [at(0)]
     erase(fewer, (1, 0, 1))
     assert list(answers(fewer, later)) == [at(0)]
@@ -172,9 +172,9 @@ def test_what_a_policy_passed_over_is_named_and_holds_nothing_back(tmp_path: Pat
     made.kafka.send(0, minutes(2), minutes(70), minutes(71), minutes(130), minutes(140), minutes(190))
     made.kafka.delete(0, 3)
     made.ingest("run 2")
-    second = Span(minutes(60), minutes(120))
+    second = TimeSpan(minutes(60), minutes(120))
     missing = {
-        span.start: answers(made, span)[at(0)].missing for span in (HOUR, second, Span(minutes(120), minutes(180)))
+        span.start: answers(made, span)[at(0)].missing for span in (HOUR, second, TimeSpan(minutes(120), minutes(180)))
     }
     kinds = {start: [(kind, (one.start, one.until)) for kind, one in found] for start, found in missing.items()}
     # Kafka knows the hours of 3 and 4. Of 1 and 2 it knows that 3 follows them.
@@ -206,8 +206,8 @@ def test_a_recreated_topic_is_judged_by_both_its_incarnations(tmp_path: Path) ->
     made.ingest("run 2")
     assert rules(made) == ["passed", "passed"]
     # What the first one had after its last window is not known.
-    assert rules(made, Span(minutes(60), minutes(120))) == ["replaced", "idle"]
-    assert rules(made, Span(minutes(200), minutes(201))) == ["not over"]
+    assert rules(made, TimeSpan(minutes(60), minutes(120))) == ["replaced", "idle"]
+    assert rules(made, TimeSpan(minutes(200), minutes(201))) == ["not over"]
 
 
 def test_what_was_committed_before_it_was_read_counts_when_it_was_read(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_what_was_committed_before_it_was_read_counts_when_it_was_read(tmp_path:
 
     ingest.plan_ingest(made.opened, "run 1")
     with pytest.raises(KeyboardInterrupt):
-        protocol.process(made.opened.book, made.sweeps, Dies(made.kafka), hold, "ingest", 1, Run("run 1", "v1", "d"))
+        protocol.process(made.opened.ledger, made.sweeps, Dies(made.kafka), hold, "ingest", 1, Run("run 1", "v1", "d"))
     answer = answers(made)[at(0)]
     assert [kind for kind, _ in answer.missing] == [Missing.UNFINISHED]
     seen = progress(made.opened)

@@ -8,7 +8,7 @@ from msgspec import structs
 from tests.support.compactions import AT, authority_of, committed
 from tidemark.audit.deleted_messages import BlockContents, WindowBlock, compare_identity
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
-from tidemark.ledger.book import Committed, View
+from tidemark.ledger.ledger import Committed, LedgerSnapshot
 from tidemark.offsets.blocks import BlockTally
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import Count
@@ -41,7 +41,7 @@ def test_rows_of_attempts_that_began_later_cannot_have_expired() -> None:
         taken(3, range(20, 30), 71),
         taken(4, range(5), 80),
     ]
-    view = View(windows, authority_of(windows), {}, 0)
+    view = LedgerSnapshot(windows, authority_of(windows), {}, 0)
     assert may_have_expired(view, 70) == RangeSet([OffsetRange(AT, 5, 20)])
     assert not may_have_expired(view, None)
     assert may_have_expired(view, ALL) == RangeSet([OffsetRange(AT, 0, 30)])

@@ -12,9 +12,9 @@ from pydantic import TypeAdapter, ValidationError
 from tests.support.memory import TransactionalStore
 from tests.support.streams_in_memory import TEXT, StreamInMemory
 from tidemark.ledger.records import Position, exported
-from tidemark.ledger.stores.contract import Anew
+from tidemark.ledger.stores.contract import ResetOffset
 from tidemark.ledger.stores.zookeeper import OffsetLayouts
-from tidemark.streams.model import Ledger
+from tidemark.streams.model import AnyLedger
 
 
 def test_a_recreated_topic_shows_no_partition_that_it_no_longer_has(tmp_path: Path) -> None:
@@ -54,15 +54,15 @@ def test_the_first_offsets_of_a_recreated_topic_may_be_lower(tmp_path: Path, mon
         for shown in store.shown
         for topic, offsets in (shown or {}).items()
         for partition, offset in offsets.items()
-        if isinstance(offset, Anew)
+        if isinstance(offset, ResetOffset)
     ]
     assert anew == [("orders", 0)]
-    assert isinstance(store.shown[1]["orders"][0], Anew)  # type: ignore[index]
+    assert isinstance(store.shown[1]["orders"][0], ResetOffset)  # type: ignore[index]
 
 
 def test_group_root_and_id_of_a_stream_file() -> None:
-    def read(**said: object) -> Ledger:
-        return TypeAdapter[Ledger](Ledger).validate_python(said)
+    def read(**said: object) -> AnyLedger:
+        return TypeAdapter(AnyLedger).validate_python(said)
 
     assert read(type="zookeeper", storm="/storm") == read(type="zookeeper", storm={"zk_root": "/storm"})
     for group in ("groupid-1", "a:b", "old job"):

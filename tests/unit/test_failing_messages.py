@@ -9,13 +9,13 @@ from pyspark.errors import PySparkException, PythonException
 
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.spark.rows.failing_messages import Cause, cause_of, failing
+from tidemark.spark.rows.failing_messages import FailureCause, cause_of, failing
 
 PLACES = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
 OFFSETS = st.dictionaries(st.sampled_from(PLACES), st.sets(st.integers(0, 40)))
 
 
-class OfState(PySparkException):
+class ErrorOfState(PySparkException):
     def __init__(self, message: str, state: str | None, condition: str | None = None) -> None:
         super().__init__(message)
         self._state, self._condition = state, condition
@@ -38,11 +38,13 @@ def test_exactly_those_that_fail_are_found(all_offsets: dict[TopicPartition, set
 
     def compute(part: RangeSet) -> None:
         for one in part & wrong:
-            raise OfState(f"of {one.partition}@{one.start}\nand a plan", "22012", "DIVIDE_BY_ZERO")
+            raise ErrorOfState(f"of {one.partition}@{one.start}\nand a plan", "22012", "DIVIDE_BY_ZERO")
 
     found = failing(everything, compute)
     assert found == {
-        Coordinate(one.partition, offset): Cause("DIVIDE_BY_ZERO", f"[DIVIDE_BY_ZERO] of {one.partition}@{offset}")
+        Coordinate(one.partition, offset): FailureCause(
+            "DIVIDE_BY_ZERO", f"[DIVIDE_BY_ZERO] of {one.partition}@{offset}"
+        )
         for one in everything & wrong
         for offset in range(one.start, one.until)
     }
@@ -60,10 +62,10 @@ def test_one_message_among_many_is_found_by_log_n_computations(count: int) -> No
         def compute(part: RangeSet, wrong: list[tuple[TopicPartition, int]] = wrong, tried: list[int] = tried) -> None:
             tried.append(part.count())
             if all(part & RangeSet([OffsetRange(at, offset, offset + 1)]) for at, offset in wrong):
-                raise OfState("too much", "22003", "ARITHMETIC_OVERFLOW")
+                raise ErrorOfState("too much", "22003", "ARITHMETIC_OVERFLOW")
 
         found = failing(everything, compute)
-        assert found == {Coordinate(*places[1]): Cause("ARITHMETIC_OVERFLOW", "[ARITHMETIC_OVERFLOW] too much")}
+        assert found == {Coordinate(*places[1]): FailureCause("ARITHMETIC_OVERFLOW", "[ARITHMETIC_OVERFLOW] too much")}
         assert len(tried) <= 3 * (3 * count).bit_length() + 3
 
 
@@ -73,7 +75,7 @@ def test_the_search_goes_on_until_nothing_fails_together() -> None:
 
     def compute(part: RangeSet) -> None:
         if part.count() > 45:
-            raise OfState("too many", "22003", "ARITHMETIC_OVERFLOW")
+            raise ErrorOfState("too many", "22003", "ARITHMETIC_OVERFLOW")
 
     found = failing(everything, compute)
     assert len(found) == 5
@@ -83,32 +85,32 @@ def test_the_search_goes_on_until_nothing_fails_together() -> None:
 @pytest.mark.parametrize(
     ("problem", "cause"),
     [
-        (OfState("no\n== SQL ==", "22018", "CAST"), Cause("CAST", "[CAST] no")),
-        (OfState("raised", "P0001"), Cause("OfState", "raised")),
-        (OfState("no memory", "53200", "UNABLE_TO_ACQUIRE_MEMORY"), None),
+        (ErrorOfState("no\n== SQL ==", "22018", "CAST"), FailureCause("CAST", "[CAST] no")),
+        (ErrorOfState("raised", "P0001"), FailureCause("ErrorOfState", "raised")),
+        (ErrorOfState("no memory", "53200", "UNABLE_TO_ACQUIRE_MEMORY"), None),
         # Java's own error, without a state: whether a message causes it, only trying tells.
-        (OfState("of Java", None), Cause("OfState", "of Java")),
+        (ErrorOfState("of Java", None), FailureCause("ErrorOfState", "of Java")),
         (
-            OfState("a value of another form", "42K0G", "MALFORMED"),
-            Cause("MALFORMED", "[MALFORMED] a value of another form"),
+            ErrorOfState("a value of another form", "42K0G", "MALFORMED"),
+            FailureCause("MALFORMED", "[MALFORMED] a value of another form"),
         ),
-        (PythonException("Traceback\n  line 1\nshop.Out: of stock\n"), Cause("shop.Out", "shop.Out: of stock")),
+        (PythonException("Traceback\n  line 1\nshop.Out: of stock\n"), FailureCause("shop.Out", "shop.Out: of stock")),
         # The words of a message in an error say nothing of what it is about.
         (
-            OfState("'No space left on device' is no number", "22018", "CAST"),
-            Cause("CAST", "[CAST] 'No space left on device' is no number"),
+            ErrorOfState("'No space left on device' is no number", "22018", "CAST"),
+            FailureCause("CAST", "[CAST] 'No space left on device' is no number"),
         ),
-        (PythonException("Traceback\nKeyError"), Cause("KeyError", "KeyError")),
-        (PythonException("Traceback\n(lines of its own)"), Cause("an exception", "(lines of its own)")),
+        (PythonException("Traceback\nKeyError"), FailureCause("KeyError", "KeyError")),
+        (PythonException("Traceback\n(lines of its own)"), FailureCause("an exception", "(lines of its own)")),
     ],
 )
-def test_what_an_error_says_of_a_message(problem: PySparkException, cause: Cause | None) -> None:
+def test_what_an_error_says_of_a_message(problem: PySparkException, cause: FailureCause | None) -> None:
     assert cause_of(problem) == cause
 
 
 def test_what_is_no_messages_fault_is_raised() -> None:
     def compute(part: RangeSet) -> None:
-        raise OfState("no memory", "53200")
+        raise ErrorOfState("no memory", "53200")
 
-    with pytest.raises(OfState, match="no memory"):
+    with pytest.raises(ErrorOfState, match="no memory"):
         failing(ranges({PLACES[0]: {1, 2}}), compute)

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, PythonException, SparkRuntimeExcep
 from tests.support.thrown import STAGE_FAILED, in_the_jvm
 from tidemark import errors
 from tidemark.errors import DiskFull, OffsetsOutOfRange, ProcessingFailed, TidemarkError, Unreachable
-from tidemark.spark.rows.failing_messages import Cause, cause_of
+from tidemark.spark.rows.failing_messages import FailureCause, cause_of
 from tidemark.spark.runtime.failures import translate
 from tidemark.spark.runtime.single_computation import COMPUTED_AGAIN
 
@@ -132,7 +132,7 @@ class OfSql(SparkRuntimeException):
 def test_rows_that_were_computed_again_are_no_fault_of_a_message() -> None:
     said = f"[USER_RAISED_EXCEPTION] {COMPUTED_AGAIN} SQLSTATE: P0001"
     found = translated(in_the_jvm(STAGE_FAILED.format(f"org.apache.spark.SparkRuntimeException: {said}")))
-    assert (type(found), str(found), found.exit_code) == (errors.ComputedAgain, COMPUTED_AGAIN, errors.EXIT_FAILED)
+    assert (type(found), str(found), found.exit_code) == (errors.RowsRecomputed, COMPUTED_AGAIN, errors.EXIT_FAILED)
     assert cause_of(OfSql("[USER_RAISED_EXCEPTION] a message is wrong SQLSTATE: P0001")) is not None
     assert cause_of(OfSql(said)) is None
 
@@ -287,16 +287,16 @@ LOST_EXECUTOR = (
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        (in_the_jvm(STAGE_FAILED.format(OVERFLOW)), Cause("ArithmeticException", OVERFLOW.splitlines()[0])),
+        (in_the_jvm(STAGE_FAILED.format(OVERFLOW)), FailureCause("ArithmeticException", OVERFLOW.splitlines()[0])),
         (
             in_the_jvm(WRITE_FAILED, OVERFLOW.splitlines()[0]),
-            Cause("ArithmeticException", "java.lang.ArithmeticException: long overflow"),
+            FailureCause("ArithmeticException", "java.lang.ArithmeticException: long overflow"),
         ),
         (
             in_the_jvm(STAGE_FAILED.format("java.lang.StackOverflowError")),
-            Cause("StackOverflowError", "java.lang.StackOverflowError"),
+            FailureCause("StackOverflowError", "java.lang.StackOverflowError"),
         ),
-        (in_the_jvm(STAGE_FAILED.format(OF_ANOTHER_CLASS)), Cause("IllegalStateException", OF_ANOTHER_CLASS)),
+        (in_the_jvm(STAGE_FAILED.format(OF_ANOTHER_CLASS)), FailureCause("IllegalStateException", OF_ANOTHER_CLASS)),
         (in_the_jvm(STAGE_FAILED.format(NO_MEMORY)), None),
         (in_the_jvm(LOST_EXECUTOR), None),
         (in_the_jvm(STAGE_FAILED.format(LOST)), None),
@@ -305,17 +305,17 @@ LOST_EXECUTOR = (
         (
             # A value may ask for a class that no other value asks for.
             in_the_jvm(STAGE_FAILED.format("java.lang.NoClassDefFoundError: Could not initialize class a.B")),
-            Cause("NoClassDefFoundError", "java.lang.NoClassDefFoundError: Could not initialize class a.B"),
+            FailureCause("NoClassDefFoundError", "java.lang.NoClassDefFoundError: Could not initialize class a.B"),
         ),
         (
             in_the_jvm(STAGE_FAILED.format("java.lang.AssertionError: assertion failed")),
-            Cause("AssertionError", "java.lang.AssertionError: assertion failed"),
+            FailureCause("AssertionError", "java.lang.AssertionError: assertion failed"),
         ),
-        (in_the_jvm(STAGE_FAILED.format(NO_ARRAY)), Cause("OutOfMemoryError", NO_ARRAY)),
-        (in_the_jvm(WRITE_FAILED, NO_ARRAY), Cause("OutOfMemoryError", NO_ARRAY)),
+        (in_the_jvm(STAGE_FAILED.format(NO_ARRAY)), FailureCause("OutOfMemoryError", NO_ARRAY)),
+        (in_the_jvm(WRITE_FAILED, NO_ARRAY), FailureCause("OutOfMemoryError", NO_ARRAY)),
         (
             in_the_jvm(STAGE_FAILED.format("java.lang.OutOfMemoryError")),
-            Cause("OutOfMemoryError", "java.lang.OutOfMemoryError"),
+            FailureCause("OutOfMemoryError", "java.lang.OutOfMemoryError"),
         ),
         (in_the_jvm(NO_MEMORY), None),
         (in_the_jvm(STAGE_FAILED.format("java.lang.InternalError: a fault occurred")), None),
@@ -324,7 +324,9 @@ LOST_EXECUTOR = (
         (ValueError("a bug"), None),
     ],
 )
-def test_which_errors_may_be_about_a_message_is_told_by_their_classes(error: Exception, cause: Cause | None) -> None:
+def test_which_errors_may_be_about_a_message_is_told_by_their_classes(
+    error: Exception, cause: FailureCause | None
+) -> None:
     assert cause_of(error) == cause
 
 

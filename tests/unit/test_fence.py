@@ -18,7 +18,7 @@ from tidemark.commit import fence as attempts
 from tidemark.commit import protocol
 from tidemark.commit.fence import FENCE_SECONDS, HeadFence, holding
 from tidemark.errors import Fenced, Unreachable
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import Guarantee, Heartbeat
 
 
@@ -45,10 +45,10 @@ def test_a_fence_that_has_travelled_looks_at_once(monkeypatch: pytest.MonkeyPatc
     Travelling.everywhere = world.store
     world.open()
     seq = world.pin()
-    taken = protocol.take(world.book, LANE, seq, RUN)
-    fence = HeadFence(Book(Travelling(), "s"), LANE, taken.attempt.generation)
+    taken = protocol.take(world.ledger, LANE, seq, RUN)
+    fence = HeadFence(Ledger(Travelling(), "s"), LANE, taken.attempt.generation)
     fence.check_now_and_then()
-    protocol.take(world.book, LANE, seq, OTHER, take_over=True)
+    protocol.take(world.ledger, LANE, seq, OTHER, take_over=True)
     # Not yet: it has looked just now.
     fence.check_now_and_then()
     copy = pickle.loads(pickle.dumps(fence))
@@ -65,25 +65,25 @@ def test_a_fence_says_who_has_the_window_now() -> None:
     world = World()
     world.open()
     seq = world.pin()
-    generation = protocol.take(world.book, LANE, seq, RUN).attempt.generation
-    fence = HeadFence(world.book, LANE, generation)
+    generation = protocol.take(world.ledger, LANE, seq, RUN).attempt.generation
+    fence = HeadFence(world.ledger, LANE, generation)
     fence.check()
-    newer = protocol.take(world.book, LANE, seq, OTHER, take_over=True)
+    newer = protocol.take(world.ledger, LANE, seq, OTHER, take_over=True)
     with pytest.raises(Fenced, match=rf"run run 2 holds it \(generation {newer.attempt.generation}\)"):
         fence.check()
-    protocol.commit(world.book, newer, NoWork().verify())
+    protocol.commit(world.ledger, newer, NoWork().verify())
     with pytest.raises(Fenced, match=rf"run run 2 has committed it \(generation {newer.attempt.generation}\)"):
         fence.check()
     # What was committed before the fence's own generation was drawn has not taken its window.
     world.pin()
-    own = protocol.take(world.book, LANE, seq + 1, RUN).attempt.generation
-    protocol.abandon(world.book, LANE, "a test", take_over=True)
+    own = protocol.take(world.ledger, LANE, seq + 1, RUN).attempt.generation
+    protocol.abandon(world.ledger, LANE, "a test", take_over=True)
     for late in (own, newer.attempt.generation):
         with pytest.raises(Fenced, match="it was abandoned"):
-            HeadFence(world.book, LANE, late).check()
+            HeadFence(world.ledger, LANE, late).check()
     # That of a lane which has never been opened, too.
     with pytest.raises(Fenced, match="it was abandoned"):
-        HeadFence(world.book, "replay-1", own).check()
+        HeadFence(world.ledger, "replay-1", own).check()
 
 
 def test_a_fence_looks_again_only_when_the_last_look_is_older_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,10 +91,10 @@ def test_a_fence_looks_again_only_when_the_last_look_is_older_than_its_time(monk
     monkeypatch.setattr(time, "monotonic", lambda: now)
     world = World()
     world.open()
-    taken = protocol.take(world.book, LANE, world.pin(), RUN)
-    fence = HeadFence(world.book, LANE, taken.attempt.generation)
+    taken = protocol.take(world.ledger, LANE, world.pin(), RUN)
+    fence = HeadFence(world.ledger, LANE, taken.attempt.generation)
     fence.check()
-    protocol.abandon(world.book, LANE, "a test", take_over=True)
+    protocol.abandon(world.ledger, LANE, "a test", take_over=True)
     now += FENCE_SECONDS
     fence.check_now_and_then()
     now += 0.1
@@ -108,7 +108,7 @@ def test_signs_of_life_are_given_until_the_block_ends_and_a_lost_one_is_logged(
     monkeypatch.setattr(attempts, "BEAT_SECONDS", 0.01)
     world = World()
     world.open()
-    taken = protocol.take(world.book, LANE, world.pin(), RUN)
+    taken = protocol.take(world.ledger, LANE, world.pin(), RUN)
     given: Queue[Heartbeat] = Queue()
 
     def beat(lane: str, sign: Heartbeat) -> None:
@@ -117,9 +117,9 @@ def test_signs_of_life_are_given_until_the_block_ends_and_a_lost_one_is_logged(
         if sign.done == {"logs/0": 1}:
             raise Unreachable("nobody answers")
 
-    monkeypatch.setattr(world.book, "beat", beat)
+    monkeypatch.setattr(world.ledger, "beat", beat)
     done = itertools.count(1)
-    with holding(world.book, lambda: ("read", {"logs/0": next(done)}), taken) as fence:
+    with holding(world.ledger, lambda: ("read", {"logs/0": next(done)}), taken) as fence:
         signs = [given.get(timeout=30) for _ in range(3)]
         fence.check()
         assert [thread.daemon for thread in threading.enumerate() if thread.name == "heartbeats"] == [True]
@@ -130,7 +130,7 @@ def test_signs_of_life_are_given_until_the_block_ends_and_a_lost_one_is_logged(
         for number in (1, 2, 3)
     ]
     assert "no heartbeat for s/ingest: nobody answers" in caplog.text
-    protocol.abandon(world.book, LANE, "a test", take_over=True)
+    protocol.abandon(world.ledger, LANE, "a test", take_over=True)
     with pytest.raises(Fenced):
         fence.check()
 
@@ -138,9 +138,9 @@ def test_signs_of_life_are_given_until_the_block_ends_and_a_lost_one_is_logged(
 def test_nobody_can_take_a_window_that_was_committed_before_it_is_read() -> None:
     world = World()
     world.open()
-    taken = protocol.take(world.book, LANE, world.pin(), RUN)
-    window = structs.replace(taken.pending.window, guarantee=Guarantee.AT_MOST_ONCE)
+    taken = protocol.take(world.ledger, LANE, world.pin(), RUN)
+    window = structs.replace(taken.pending.window, guarantee=Guarantee.AT_MAX_ONCE)
     taken = replace(taken, pending=structs.replace(taken.pending, window=window))
-    with holding(world.book, lambda: ("read", {}), taken) as fence:
-        protocol.commit(world.book, taken, None)
+    with holding(world.ledger, lambda: ("read", {}), taken) as fence:
+        protocol.commit(world.ledger, taken, None)
         fence.check()

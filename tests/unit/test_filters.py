@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.errors import WrongUse
-from tidemark.views.browsing.filters import MOST_CHARACTERS, Cell, Cells, Condition, Op, Subject, parse
+from tidemark.views.browsing.filters import MAX_CHARACTERS, Cell, Cells, Condition, FilterOperand, Op, parse
 
 
 @pytest.mark.covers("U28")
@@ -22,14 +22,14 @@ def test_what_a_filter_says() -> None:
         ("reason",),
     )
     assert found.conditions == (
-        Condition(Subject("key"), Op.EQUAL, b"it's"),
-        Condition(Subject("path", path=("a", 0, "b c")), Op.AT_LEAST, Decimal("-1500")),
-        Condition(Subject("header", "x y"), Op.IS_NOT_NULL),
-        Condition(Subject("field", "reason"), Op.CONTAINS, b"A"),
+        Condition(FilterOperand("key"), Op.EQUAL, b"it's"),
+        Condition(FilterOperand("path", path=("a", 0, "b c")), Op.AT_LEAST, Decimal("-1500")),
+        Condition(FilterOperand("header", "x y"), Op.IS_NOT_NULL),
+        Condition(FilterOperand("field", "reason"), Op.CONTAINS, b"A"),
     )
     assert found.paths == [("a", 0, "b c")]
     assert parse("  ").conditions == ()
-    assert parse("$ = true").conditions == (Condition(Subject("path"), Op.EQUAL, b"true"),)
+    assert parse("$ = true").conditions == (Condition(FilterOperand("path"), Op.EQUAL, b"true"),)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_a_filter_says() -> None:
         ("and", "'and' is not known here"),
         ("(key = 1)", "character 1"),
         (" and ".join(["key = 1"] * 21), "21 conditions"),
-        ("x" * 10_000, f"10000 characters, and may have {MOST_CHARACTERS}"),
+        ("x" * 10_000, f"10000 characters, and may have {MAX_CHARACTERS}"),
         ("\u202e", "character 1"),
     ],
 )

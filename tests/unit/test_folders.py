@@ -31,6 +31,8 @@ from tidemark.sinks.parquet import files as parquet_files
 from tidemark.sinks.parquet import folders
 from tidemark.submit.command import WINDOW_JOB
 
+IN_HBASE = "ledger: {type: hbase}\n"
+
 
 @pytest.mark.parametrize(
     ("folder", "wanted"),
@@ -181,7 +183,7 @@ def test_the_folder_of_a_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}_DEFAULT", json.dumps({"conn_type": "generic", **more}))
     monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "fs", "extra": {"path": path}}))
     file = tmp_path / "orders.yaml"
-    file.write_text(MINIMAL.replace("type: hbase\n    table: orders", "type: parquet\n    folder: orders"))
+    file.write_text(MINIMAL.replace("type: hbase\n    table: orders", "type: parquet\n    folder: orders") + IN_HBASE)
     opened = open_stream(file)
     assert sink_to_compact(opened.stream.sinks, "orders", None).base(opened.connections) == base
 
@@ -211,7 +213,7 @@ def test_the_settings_of_two_connections_agree(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}_DEFAULT", json.dumps({"conn_type": "generic", **more}))
     sinks = "".join(f"type: parquet\n    name: {name}\n    files: {name}\n    folder: orders\n  - " for name in "ab")
     file = tmp_path / "orders.yaml"
-    file.write_text(MINIMAL.replace("type: hbase\n    table: orders", sinks.removesuffix("\n  - ")))
+    file.write_text(MINIMAL.replace("type: hbase\n    table: orders", sinks.removesuffix("\n  - ")) + IN_HBASE)
 
     def given(**settings: dict[str, str]) -> dict[str, str]:
         for name, hadoop in settings.items():
@@ -236,7 +238,7 @@ def test_a_relative_path_is_refused_before_a_job_starts(tmp_path: Path, monkeypa
     ):
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}_DEFAULT", json.dumps({"conn_type": "generic", **value}))
     file = tmp_path / "orders.yaml"
-    file.write_text(MINIMAL.replace("type: hbase\n    table: orders", "type: parquet\n    folder: orders"))
+    file.write_text(MINIMAL.replace("type: hbase\n    table: orders", "type: parquet\n    folder: orders") + IN_HBASE)
     monkeypatch.setattr(programs, "run", lambda *_: pytest.fail("a job was started"))
     monkeypatch.setattr(airflow_connections, "from_airflow", from_environment)
     look: Look = lambda: pytest.fail("a job was waited for")  # noqa: E731

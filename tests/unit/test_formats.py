@@ -19,8 +19,8 @@ from msgspec import structs
 from services.site import REPOSITORY
 from tests.support.memory import MemoryStore
 from tests.support.protocol_world import World
-from tidemark.audit.comparison import ReplayComparison
-from tidemark.audit.report import AuditReport
+from tidemark.audit.comparison import Example, PlaceComparison, ReplayComparison
+from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.errors import LedgerUnreadable
 from tidemark.ledger import covered
 from tidemark.ledger.closed_lanes import ClosedLanes
@@ -35,6 +35,7 @@ from tidemark.ledger.records import (
     LateReceipt,
     Record,
     Register,
+    RunRequest,
     Selection,
     TopicIncarnation,
 )
@@ -44,17 +45,17 @@ from tidemark.sinks.parquet.compactions import Compactions
 # All that is stored with a format, with the digest of its fields.
 FIELDS: dict[type[msgspec.Struct], str] = {
     AuditOutcome: "674e6b9c7ae5a9a4",
-    AuditReport: "7a9ebd730bd9b93e",
+    AuditReport: "9d296e70e18aa79b",
     BlockTallies: "899565d7e579d617",
-    ClosedLanes: "9878936358504227",
+    ClosedLanes: "b628d0ca7879955a",
     Compactions: "5de23d649e21d4fb",
-    ReplayComparison: "07bef3db3394ecf1",
-    Head: "669f04fd102ed337",
+    ReplayComparison: "2018887b91dc9167",
+    Head: "101f7643319f35bb",
     Heartbeat: "ea057518c342725b",
     JobProgress: "67d037c8c3be20c4",
     LateReceipt: "04dbacbeb669648a",
-    Record: "a175a1de8cb33322",
-    Register: "eb6febda3fdc0875",
+    Record: "f2c38d777e63bddc",
+    Register: "bd06c3f65ad2cff6",
     Selection: "131310d73f5c7d4b",
     backup._Begin: "7cd4576c1ee7b1b6",
     covered._Kept: "dd714e484e0fa860",
@@ -124,7 +125,7 @@ def test_a_ledger_of_an_earlier_version_is_read_without_what_nobody_needs_any_mo
     """Numbers that attempts had, wherever they stand; a topic may be called so."""
     world = World(MemoryStore())
     world.one_window()
-    found = world.book.register()
+    found = world.ledger.register()
     assert found is not None
     now = structs.replace(found[1], topics={"ordinal": (TopicIncarnation(incarnation=1, topic_id="i", since=1),)})
     older = json.loads(encode(now)) | {"ordinal": 3, "least_ordinal": 0}
@@ -134,3 +135,51 @@ def test_a_ledger_of_an_earlier_version_is_read_without_what_nobody_needs_any_mo
     assert decode(json.dumps(head).encode(), Head, "a head") == world.head
     with pytest.raises(LedgerUnreadable, match="unknown field"):
         decode(json.dumps({**older, "ordinals": 1}).encode(), Register, "the register")
+
+
+@pytest.mark.parametrize("named", [None, {"digest": "d", "offsets": 3}], ids=["all", "a part"])
+def test_what_people_had_named_of_a_window_is_left_out(named: object) -> None:
+    """Of whole blocks. Topics may be called as the field is, and as those that stand beside it."""
+    world = World(MemoryStore())
+    world.one_window()
+    last = world.head.last
+    assert last is not None
+    topics = {"named": "an id", "isolation": "another"}
+    window = structs.replace(last.window, topic_ids=topics)
+    asked = RunRequest(fields={"named": "a text", "fields": "another"})
+    now = structs.replace(world.head, last=structs.replace(last, window=window), asked=asked)
+    head = json.loads(encode(now))
+    head["last"]["window"]["named"] = head["asked"]["named"] = named
+    assert decode(json.dumps(head).encode(), Head, "a head") == now
+
+
+def test_reports_and_comparisons_of_an_earlier_version_are_read() -> None:
+    """Without the contributions that it could not prove, and the keys that an example stood for."""
+    place = PlaceReport(name="sums", expected=9, found=8, missing=1, different=0, extra=0, twice=0, debris=0)
+    report = AuditReport(
+        stream="s", run="r", at=1, code_version="v", unproven=7, places=(place,), coverage=(), ledger_problems=()
+    )
+    value = json.loads(encode(report))
+    value["places"][0]["unproven"] = 4
+    assert decode(json.dumps(value).encode(), AuditReport, "a report") == report
+    example = Example(at="a/0@1", index=0, columns=("all",))
+    changes = PlaceComparison(name="sums", before=1, after=1, same=0, changed=1, new=0, gone=0, changed_at=(example,))
+    compared = ReplayComparison(
+        stream="s",
+        run="r",
+        at=1,
+        code_version="v",
+        stream_digest="d",
+        selection="e",
+        offsets=1,
+        messages=1,
+        stored=1,
+        skipped=0,
+        dead_letters=0,
+        places=(changes,),
+        not_compared=(),
+        reasons=(),
+    )
+    value = json.loads(encode(compared))
+    value["places"][0]["changed_at"][0]["keys"] = 2
+    assert decode(json.dumps(value).encode(), ReplayComparison, "a comparison") == compared

@@ -16,7 +16,7 @@ from tidemark.cli.commands import audit as commands
 from tidemark.clients.sql import Database
 from tidemark.errors import EXIT_FAILED, DiskFull, WrongUse
 from tidemark.ledger.stores.doubt import swap_surely
-from tidemark.ledger.stores.kind import Waits
+from tidemark.ledger.stores.kind import RequestTimeouts
 from tidemark.ledger.stores.sql import SQLLedgerStore
 from tidemark.runs import auditing
 from tidemark.sinks.delta import table
@@ -28,7 +28,9 @@ HEAD, RECORD = ("head", "ingest"), ("history", "ingest", "1")
 def test_a_ledger_in_a_file_says_at_once_that_it_has_no_room_and_stays_as_it_was(disk: Disk) -> None:
     """Nothing of a write is there, so nobody has to find out: it is not repeated for a minute."""
     folder = disk("256k")
-    store = SQLLedgerStore(Database("sqlite", str(folder / "ledger.db")), "tidemark", "orders", None, Waits(5.0, 1.0))
+    store = SQLLedgerStore(
+        Database("sqlite", str(folder / "ledger.db")), "tidemark", "orders", None, RequestTimeouts(5.0, 1.0)
+    )
     store.prepare()
     assert store.swap(HEAD, None, b"old")
     filling, large = fill(folder), bytes(50_000)

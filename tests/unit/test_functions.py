@@ -19,9 +19,9 @@ from pydantic import ValidationError
 from tidemark import Message, PermanentFailure
 from tidemark.errors import WrongUse
 from tidemark.functions import load_function
-from tidemark.functions.caller import MOST_WAITING, MOST_WAITING_BYTES, Caller, CallResult, Result, result_of
+from tidemark.functions.caller import MAX_WAITING, MAX_WAITING_BYTES, Caller, CallResult, Result, result_of
 from tidemark.functions.retries import ExponentialBackoff, RetryPolicy
-from tidemark.functions.types import Unfit, checked
+from tidemark.functions.types import TypeMismatch, checked
 from tidemark.streams.model import Stream
 from tidemark.streams.retry import Retry
 from tidemark.types.fields import FieldType, arrow_type
@@ -182,7 +182,7 @@ def test_arrow_takes_whatever_fits(value: object, kind: FieldType) -> None:
     """What it refused would end the job, and every retry of its window."""
     try:
         ((stored,),) = checked([{"f": value}], {"f": kind})
-    except Unfit:
+    except TypeMismatch:
         return
     pa.array([stored], arrow_type(kind))
 
@@ -332,9 +332,9 @@ def test_the_fence_is_looked_at_while_messages_wait() -> None:
     assert time.now < begun + 7_000
 
 
-@pytest.mark.parametrize(("number", "size", "most"), [(MOST_WAITING + 100, 1, MOST_WAITING), (100, 2 << 20, 32)])
+@pytest.mark.parametrize(("number", "size", "most"), [(MAX_WAITING + 100, 1, MAX_WAITING), (100, 2 << 20, 32)])
 def test_no_more_messages_wait_than_there_is_room_for(number: int, size: int, most: int) -> None:
-    assert most in (MOST_WAITING, MOST_WAITING_BYTES // size)
+    assert most in (MAX_WAITING, MAX_WAITING_BYTES // size)
     read: list[int] = []
 
     def source() -> Iterator[Message]:
@@ -466,7 +466,7 @@ STREAM: dict[str, Any] = {
     "source": {"topics": ["orders"]},
     "scheme": {"type": "function", "function": "shop.orders:order", "fields": {"id": "integer", "photo": "binary"}},
     "sinks": [{"type": "hbase", "table": "orders"}],
-    "dead_letters": {"table": "orders_dead"},
+    "dead_letters": {"type": "hbase", "table": "orders_dead"},
 }
 
 

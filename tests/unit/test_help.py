@@ -126,6 +126,17 @@ def test_an_option_says_the_names_of_other_options_as_they_are_typed() -> None:
     assert "since or --until-time" in texts["--dead-letters"]
 
 
+@pytest.mark.parametrize("name", ["status", "replay", "audit"])
+def test_a_command_loads_no_client_that_its_stream_may_not_need(name: str) -> None:
+    program = (
+        f"import sys; from tidemark.cli.app import main; sys.argv = ['tidemark', '{name}', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'happybase', 'thriftpy2', 'kazoo', 'sqlalchemy', 'pyarrow', 'deltalake', 'pyspark'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_the_help_of_the_program_imports_no_command() -> None:
     """And says of each what the command says of itself, whose first sentences are read from the source."""
     program = (

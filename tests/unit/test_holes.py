@@ -15,8 +15,8 @@ from tidemark.audit.coverage import PartitionCoverage, coverage
 from tidemark.audit.levels import Level
 from tidemark.clients.kafka.slots import Slot
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Committed, head_key, record_key
-from tidemark.ledger.holes import Ingest, PassedUnread, holes
+from tidemark.ledger.holes import Ingest, UnreadOffsets, holes
+from tidemark.ledger.ledger import Committed, head_key, record_key
 from tidemark.ledger.records import Guarantee, LaneKind, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import auditing
@@ -24,8 +24,8 @@ from tidemark.runs.requests.forms import BackfillRequest
 from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.windows import lanes
 from tidemark.views.coverage.bars import BarQuery, coverage_bars
-from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
-from tidemark.views.messages.fates import Facts, Fate, fate
+from tidemark.views.coverage.window_index import KnownHoles, WindowIndex
+from tidemark.views.messages.fates import Fate, OffsetFacts, fate
 from tidemark.views.overview import overview
 
 LATER = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20, orders/1: 0}}")
@@ -33,17 +33,17 @@ LATER = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20, orders/
 
 def said(made: StreamInMemory) -> dict[str, object]:
     """What each place says of holes: as ranges, or as texts."""
-    book = made.opened.book
+    ledger = made.opened.ledger
     index = WindowIndex()
-    index.refresh(book)
+    index.refresh(ledger)
     bars = coverage_bars(made.opened, index, BarQuery(width=1000)).bars
     report = auditing.audit_without_spark(made.opened, "audit", Level.LEDGER)
-    ingest = Ingest.seen(book.view())
+    ingest = Ingest.seen(ledger.view())
     try:
         wanted = plan_request(made.opened, BackfillRequest(reason="bug 17", holes=True)).ranges
     except WrongUse:
         wanted = RangeSet()
-    found = holes(book.committed(), ingest)
+    found = holes(ledger.committed(), ingest)
     return {
         "definition": [str(one) for one in found],
         "page": [
@@ -51,17 +51,17 @@ def said(made: StreamInMemory) -> dict[str, object]:
         ],
         "index": [str(one) for one in index.unread().holes],
         "beside": [str(one) for one in beside(made)],
-        "coverage": [str(part) for one in coverage(book.committed(), ingest) for part in one.holes],
+        "coverage": [str(part) for one in coverage(ledger.committed(), ingest) for part in one.holes],
         "audit": [text for one in report.coverage for text in one.holes],
         "backfill": [str(one) for one in wanted],
-        "status": overview(made.opened, PassedUnread.seen(book.view())).holes,
+        "status": overview(made.opened, UnreadOffsets.seen(ledger.view())).holes,
     }
 
 
 def beside(made: StreamInMemory) -> RangeSet:
     """As the page looks for holes: by what is covered alone."""
-    known = HolesKnown()
-    known.refresh(made.opened.book)
+    known = KnownHoles()
+    known.refresh(made.opened.ledger)
     return known.unread().holes
 
 
@@ -92,12 +92,12 @@ def lose_a_window(made: StreamInMemory) -> None:
 @pytest.mark.covers("N2")
 def test_what_nobody_has_asked_for_is_no_hole(made: StreamInMemory) -> None:
     assert set(map(str, said(made).values())) == {"[]"}
-    book = made.opened.book
-    before = [one.before for one in coverage(book.committed(), Ingest.seen(book.view()))]
+    ledger = made.opened.ledger
+    before = [one.before for one in coverage(ledger.committed(), Ingest.seen(ledger.view()))]
     # Between the backfill and the ingest. Below it nobody has read anything.
     assert before == [offsets((0, 10, 20)), RangeSet()]
     index = WindowIndex()
-    index.refresh(book)
+    index.refresh(ledger)
     bar = coverage_bars(made.opened, index, BarQuery(width=1000)).bars[0]
     states = [(one.state, one.start, one.until) for one in bar.blocks]
     assert [one for one in states if one[0] != "ingest"] == [
@@ -107,8 +107,8 @@ def test_what_nobody_has_asked_for_is_no_hole(made: StreamInMemory) -> None:
     ]
     # It is no gap either, by which the page chooses partitions.
     assert coverage_bars(made.opened, index, BarQuery(width=1000, gaps=True)).bars == []
-    asked_for = Ingest.seen(book.view()).asked_for(at(0))
-    assert fate(12, Facts(Slot.MESSAGE, asked_for=(asked_for.start, asked_for.until))) == Fate.BEFORE
+    asked_for = Ingest.seen(ledger.view()).asked_for(at(0))
+    assert fate(12, OffsetFacts(Slot.MESSAGE, asked_for=(asked_for.start, asked_for.until))) == Fate.BEFORE
 
 
 @pytest.mark.covers("N2")
@@ -116,8 +116,8 @@ def test_a_real_hole_is_one_everywhere(made: StreamInMemory) -> None:
     lose_a_window(made)
     found = said(made)
     assert set(map(str, found.values())) == {"['orders/0@30-40']"}, found
-    asked_for = Ingest.seen(made.opened.book.view()).asked_for(at(0))
-    assert fate(35, Facts(Slot.MESSAGE, asked_for=(asked_for.start, asked_for.until))) == Fate.HOLE
+    asked_for = Ingest.seen(made.opened.ledger.view()).asked_for(at(0))
+    assert fate(35, OffsetFacts(Slot.MESSAGE, asked_for=(asked_for.start, asked_for.until))) == Fate.HOLE
 
 
 def test_a_partition_that_was_added_later(made: StreamInMemory) -> None:
@@ -138,7 +138,7 @@ def test_a_stream_without_positions_has_no_holes_anywhere(tmp_path: Path) -> Non
     for start, end in ((0, 10), (15, 20)):
         made.ends((start, end))
         made.ingest(f"run {end}")
-    assert made.opened.book.authority().covered() == offsets((0, 0, 10), (0, 15, 20))
+    assert made.opened.ledger.authority().covered() == offsets((0, 0, 10), (0, 15, 20))
     assert set(map(str, said(made).values())) == {"[]"}
 
 
@@ -146,16 +146,16 @@ def test_a_stream_without_positions_has_no_holes_anywhere(tmp_path: Path) -> Non
 def test_holes_are_followed_from_window_to_window(made: StreamInMemory) -> None:
     """The history is read once, and a hole is gone once a backfill has read it."""
     lose_a_window(made)
-    known, book = HolesKnown(), made.opened.book
-    known.refresh(book)
+    known, ledger = KnownHoles(), made.opened.ledger
+    known.refresh(ledger)
     assert known.unread().holes == offsets((0, 30, 40))
     made.ends((0, 70), (0, 10))
     made.ingest("run 70")
-    book.store = counting = CountingStore(book.store)  # type: ignore[assignment]
-    known.refresh(book)
+    ledger.store = counting = CountingStore(ledger.store)  # type: ignore[assignment]
+    known.refresh(ledger)
     assert (known.unread().holes, counting.reads) == (offsets((0, 30, 40)), 2)
     backfill(made, offsets((0, 30, 40)), "the rest")
-    known.refresh(book)
+    known.refresh(ledger)
     assert known.unread().holes == RangeSet()
 
 

@@ -18,9 +18,9 @@ from pyiceberg.table import Table
 from tests.support.compactions import committed
 from tidemark.clients.sql import Database
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Committed
+from tidemark.ledger.ledger import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.contract import Surroundings
+from tidemark.sinks.contract import SettingsContext
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import CatalogTable
 from tidemark.sinks.iceberg.partitions import buckets
@@ -150,7 +150,7 @@ def test_a_table_keeps_what_it_is_partitioned_by(where: CatalogTable) -> None:
 )
 def test_what_a_table_can_be_partitioned_by(keys: list[str], fields: dict[str, str], problem: str | None) -> None:
     sink = IcebergSink(type="iceberg", folder="a", table="lake.a", partition_by=tuple(keys))
-    said = sink.problem_with(Surroundings({**FIELDS, **fields}, "at_least_once", lambda *_: True))
+    said = sink.problem_with(SettingsContext({**FIELDS, **fields}, "at_least_once", lambda *_: True))
     if problem is None:
         assert said is None
     else:

@@ -27,7 +27,7 @@ from tests.support.range_strategies import offsets, range_sets
 from tidemark.clients.connections import Connection
 from tidemark.clients.sql import Database
 from tidemark.errors import Conflict, DiskFull, LedgerContradiction, OwnedByAnother, Unreachable, WrongUse
-from tidemark.ledger.book import Committed
+from tidemark.ledger.ledger import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg import table as iceberg_table
@@ -461,7 +461,7 @@ def test_a_ledger_that_was_restored_takes_out_what_it_had_published(where: Catal
     folder = attempt(where, again, range(10, 20))
     replaced = RangeSet([OffsetRange(AT, 10, 20)])
     for _ in range(2):
-        iceberg_table.publish(where, "s/restored 1", again.record, folder, replaced, whatever=True)
+        iceberg_table.publish(where, "s/restored 1", again.record, folder, replaced, any_generation=True)
     assert plainly(where) == [*((at, 1) for at in range(10)), *((at, 7) for at in range(10, 20))]
 
 
@@ -474,7 +474,7 @@ def test_a_window_that_a_restored_ledger_settles_once_more_replaces_no_newer_one
         attempt(where, replay, numbers)
         publish(where, replay, RangeSet([OffsetRange(AT, numbers.start, numbers.stop)]))
     folder = iceberg_table.attempt_folder(where.base, one.record.lane, one.record.seq, 5)
-    again = partial(iceberg_table.publish, where, "s/restored 1", one.record, folder, one.covers, whatever=True)
+    again = partial(iceberg_table.publish, where, "s/restored 1", one.record, folder, one.covers, any_generation=True)
     again(counting=RangeSet)
     assert plainly(where) == [*((at, 6) for at in range(10, 15)), *((at, 7) for at in range(15, 20))]
     for _ in range(2):

@@ -20,9 +20,9 @@ from tests.support.compactions import committed
 from tests.support.lakes import with_a_row
 from tidemark.clients.sql import Database
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Committed
+from tidemark.ledger.ledger import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.contract import Surroundings
+from tidemark.sinks.contract import SettingsContext
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import CatalogTable
 from tidemark.sinks.iceberg.compacting import copied
@@ -275,7 +275,7 @@ def test_members_that_iceberg_calls_the_same(tmp_path: Path, kind: str, problem:
     latest = IcebergLatestSink(type="iceberg_latest", folder="a", table="lake.a", key=("id",))
     fields = {"id": "string", "f": canonical(kind)}
     for one in (sink, latest):
-        said = one.problem_with(Surroundings(fields, "at_least_once", lambda *_: True))
+        said = one.problem_with(SettingsContext(fields, "at_least_once", lambda *_: True))
         assert (said is None) == (problem is None)
         assert said is None or str(problem).removeprefix("sink iceberg: ") in said
     if problem is None:

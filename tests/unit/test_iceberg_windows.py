@@ -22,7 +22,7 @@ from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import offsets
 from tidemark.commit.protocol import Step
 from tidemark.errors import Conflict, ProcessingFailed
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import INGEST, LaneKind, Receipt
 from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.offsets.ranges import RangeSet
@@ -31,10 +31,10 @@ from tidemark.runs.windows import lanes
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg import compacting, data_files, table
 from tidemark.sinks.iceberg.compacting import IcebergCompaction, compact
-from tidemark.sinks.iceberg.holding import Holding
+from tidemark.sinks.iceberg.holding import FilesOfOffsets
 from tidemark.sinks.iceberg.live_files import files_of_all, live_files
 from tidemark.sinks.iceberg.reading import listed, parts_that_count
-from tidemark.sinks.iceberg.sink import PlainIceberg
+from tidemark.sinks.iceberg.sink import IcebergAdmin
 
 HOUR = 3_600_000
 # The lane of the run `replay 1`.
@@ -90,7 +90,7 @@ def test_a_replay_that_is_killed_at_any_step(world: IcebergInMemory) -> None:
 
 
 def _lane(world: IcebergInMemory) -> str:
-    (lane,) = (name for name in world.opened.book.heads() if name != INGEST)
+    (lane,) = (name for name in world.opened.ledger.heads() if name != INGEST)
     return lane
 
 
@@ -115,7 +115,7 @@ def test_a_compaction_merges_files_and_others_see_the_same(world: IcebergInMemor
 @pytest.mark.covers("I2")
 def test_a_table_forgets_lanes_that_are_closed(world: IcebergInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not those that may still publish something. Who wakes up late in one that it has forgotten publishes nothing."""
-    monkeypatch.setattr("tidemark.sinks.iceberg.lanes.MOST_LANES", 3)
+    monkeypatch.setattr("tidemark.sinks.iceberg.lanes.MAX_LANES", 3)
 
     def lanes_of_table() -> set[str]:
         named = (one.rpartition("/")[2] for one in world.table().properties if one.startswith("tidemark.lane."))
@@ -140,7 +140,7 @@ def test_a_table_forgets_lanes_that_are_closed(world: IcebergInMemory, monkeypat
     assert world.seen() == world.counting() == ALL
 
     before = world.table().metadata_location
-    PlainIceberg().publish(world.opened.book, world.opened.connections, first.places[0].place, first)
+    IcebergAdmin().publish(world.opened.ledger, world.opened.connections, first.places[0].place, first)
     assert world.table().metadata_location == before
     assert world.seen() == world.counting() == ALL
 
@@ -184,7 +184,7 @@ def test_what_is_erased_is_gone_with_the_next_compaction(world: IcebergInMemory)
     world.erase(erased)
     left = [(partition, one) for partition, one in ALL if (partition, one) not in {(0, 4), (0, 5), (1, 0)}]
     assert world.seen() == world.counting() == left
-    remains = PlainIceberg().remains(world.opened, "iceberg", erased)
+    remains = IcebergAdmin().remains(world.opened, "iceberg", erased)
     (data,) = (one for one in world.files() if data_files.hold(one, erased))
     assert remains.startswith(
         "no reader of the newest snapshot sees it; 2 files of older snapshots hold it until they expire"
@@ -192,7 +192,7 @@ def test_what_is_erased_is_gone_with_the_next_compaction(world: IcebergInMemory)
     assert data.removeprefix(f"{world.where.base}/") in remains
     assert remains.endswith("-m0.avro): tidemark compact orders --sink iceberg")
     compact(world.opened, world.sink, "run 9", CompactionRequest())
-    assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
+    assert IcebergAdmin().remains(world.opened, "iceberg", erased) == ""
     assert world.seen() == world.counting() == left
     assert not [one for one in world.files() if data_files.hold(one, erased)]
 
@@ -222,7 +222,7 @@ def test_rows_that_are_replaced_count_no_more_though_others_still_see_them(world
     compact(world.opened, world.sink, "run 9", CompactionRequest())
     with pytest.raises(Killed):
         world.replay(offsets((0, 10, 20)), "replay 1", until=Step.COMMITTED)
-    _, parts = parts_that_count(world.opened.book, "iceberg", world.opened.connections)
+    _, parts = parts_that_count(world.opened.ledger, "iceberg", world.opened.connections)
     (shared,) = (one for one in parts if len(one.windows) == 3)
     (lost,) = (shared.lost[window.generation] for window in shared.windows if window.generation in shared.lost)
     assert list(lost) == list(offsets((0, 10, 20)))
@@ -231,15 +231,15 @@ def test_rows_that_are_replaced_count_no_more_though_others_still_see_them(world
 
 @pytest.mark.slow
 def test_a_ledger_that_is_restored_publishes_what_it_does_not_know_once(world: IcebergInMemory, tmp_path: Path) -> None:
-    book = world.opened.book
-    back_up(book, tmp_path / "backup")
+    ledger = world.opened.ledger
+    back_up(ledger, tmp_path / "backup")
     world.ends((0, 40), (0, 5))
     world.ingest("run 2")
     more = sorted([*ALL, *((0, one) for one in range(30, 40))])
     assert world.seen() == more
-    restored = Book(MemoryStore(), book.stream, clock=book.clock)
+    restored = Ledger(MemoryStore(), ledger.stream, clock=ledger.clock)
     restore(restored, tmp_path / "backup")
-    world.opened = replace(world.opened, book=restored)
+    world.opened = replace(world.opened, ledger=restored)
     # A first try that dies makes the next one sweep the folders of its window.
     with pytest.raises(Killed):
         world.ingest("run 3", until=Step.SINK_STORED)
@@ -253,7 +253,7 @@ def test_a_ledger_that_is_restored_publishes_what_it_does_not_know_once(world: I
 def test_a_compacted_file_is_read_once_under_a_ledger_that_was_restored(world: IcebergInMemory) -> None:
     compact(world.opened, world.sink, "run 9", CompactionRequest())
     (file,) = live_files(world.table())
-    for record in (one.record for one in world.opened.book.view("iceberg").windows):
+    for record in (one.record for one in world.opened.ledger.view("iceberg").windows):
         (place,) = (one.place for one in record.places if one.name == "iceberg")
         assert data_files.in_folder(place["folder"])
         assert listed(world.table()).of_window(record, place["folder"], "orders/restored 5", settled=False) == [
@@ -295,14 +295,14 @@ def test_an_erasure_says_what_commits_that_died_have_left(
     world.now = world.table().snapshots()[-1].timestamp_ms + 25 * HOUR
     compact(world.opened, world.sink, "run 9", CompactionRequest())
     (copy,) = (one for one in world.files() if data_files.hold(one, erased))
-    assert PlainIceberg().remains(world.opened, "iceberg", erased) == (
+    assert IcebergAdmin().remains(world.opened, "iceberg", erased) == (
         "no reader of the newest snapshot sees it; 1 file that died on the way into the table holds it for a day "
         f"({copy.removeprefix(f'{world.where.base}/')}): tidemark compact orders --sink iceberg"
     )
     for one in world.files():
         os.utime(one.removeprefix("file://"), (1, 1))
     compact(world.opened, world.sink, "run 10", CompactionRequest())
-    assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
+    assert IcebergAdmin().remains(world.opened, "iceberg", erased) == ""
     assert not [one for one in world.files() if data_files.hold(one, erased)]
 
 
@@ -435,10 +435,10 @@ def test_what_an_erasure_has_left_is_named_beside_a_compaction(
     def after_a_compaction(*given: Any) -> object:
         monkeypatch.undo()
         compact(world.opened, world.sink, "other", CompactionRequest())
-        return Holding(*given)
+        return FilesOfOffsets(*given)
 
-    monkeypatch.setattr("tidemark.sinks.iceberg.remains.Holding", after_a_compaction)
-    assert PlainIceberg().remains(world.opened, "iceberg", erased) == ""
+    monkeypatch.setattr("tidemark.sinks.iceberg.remains.FilesOfOffsets", after_a_compaction)
+    assert IcebergAdmin().remains(world.opened, "iceberg", erased) == ""
 
 
 def test_a_compaction_leaves_files_that_a_replay_has_replaced_meanwhile(

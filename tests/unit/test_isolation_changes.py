@@ -13,7 +13,7 @@ from tidemark.audit.source import source_reports
 from tidemark.errors import Conflict, LogTruncated
 from tidemark.ledger.records import LaneKind
 from tidemark.runs.live import kafka_now
-from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.approval import Requesters
 from tidemark.runs.windows import ingest, lanes
 from tidemark.runs.windows.changes_since_pin import changes_since_pin
 from tidemark.streams.loading import load
@@ -40,7 +40,7 @@ def test_what_an_open_transaction_holds_back_is_no_cut(
     isolated(made, "read_committed", text)
     assert made.ingest("run 2") is None
     # An audit sees no cut either.
-    register = made.opened.book.register()
+    register = made.opened.ledger.register()
     assert register is not None
     logs = made.kafka.topics(["orders"], "read_committed")
     (report,) = source_reports({at(0): 20}, offsets((0, 0, 20)), logs, register[1].topics)
@@ -48,9 +48,9 @@ def test_what_an_open_transaction_holds_back_is_no_cut(
     made.kafka.stable = None
     made.ends((0, 25))
     made.ingest("run 3")
-    covered = [str(one) for window in made.opened.book.committed() for one in window.covers]
+    covered = [str(one) for window in made.opened.ledger.committed() for one in window.covers]
     assert covered == ["orders/0@0-20", "orders/0@20-25"]
-    register = made.opened.book.register()
+    register = made.opened.ledger.register()
     assert register is not None
     assert [one.incarnation for one in register[1].topics["orders"]] == [1]
     # Below the end of the log itself, it was cut.
@@ -61,7 +61,7 @@ def test_what_an_open_transaction_holds_back_is_no_cut(
             made.ingest("run 4")
         return
     made.ingest("run 4")
-    register = made.opened.book.register()
+    register = made.opened.ledger.register()
     assert register is not None
     assert [one.starts for one in register[1].topics["orders"]] == [(), ((0, 15),)]
 
@@ -77,7 +77,7 @@ def test_a_window_is_committed_beside_what_a_transaction_holds_back(tmp_path: Pa
     made.ends((0, 20), (0, 9))
     pending = ingest.plan_ingest(made.opened, "run 2")
     assert pending is not None
-    assert changes_since_pin(made.opened.log, pending.window, made.opened.book.reads(pending.window)) == []
+    assert changes_since_pin(made.opened.log, pending.window) == []
 
 
 def test_a_lane_waits_for_the_transaction_that_holds_its_offsets_back(tmp_path: Path) -> None:
@@ -85,11 +85,11 @@ def test_a_lane_waits_for_the_transaction_that_holds_its_offsets_back(tmp_path: 
     made = StreamInMemory(tmp_path, text=ISOLATED.replace("ISOLATION", "read_uncommitted"))
     made.ends((0, 20))
     made.ingest("run 1")
-    lane = claim_lane(made.opened, LaneKind.REPLAY, "again", offsets((0, 5, 18)), "a test", People("ann"))
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "again", offsets((0, 5, 18)), "a test", Requesters("ann"))
     made.kafka.stable = 12
     isolated(made, "read_committed")
     with pytest.raises(Conflict, match=r"orders/0@12-18 cannot be read now: a transaction that has not ended"):
         lanes.plan_lane(made.opened, lane, "again")
     made.kafka.stable = None
     assert lanes.plan_lane(made.opened, lane, "again") is not None
-    assert made.opened.book.covers(made.process(lane, "again").window) == offsets((0, 5, 18))
+    assert made.opened.ledger.covers(made.process(lane, "again").window) == offsets((0, 5, 18))

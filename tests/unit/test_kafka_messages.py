@@ -175,7 +175,7 @@ def test_a_stream_does_not_begin_where_it_has_written_before(
     ):
         begin()
     # Nothing was begun, and it is said each time.
-    assert made.opened.book.head(INGEST) is None
+    assert made.opened.ledger.head(INGEST) is None
     with pytest.raises(LedgerContradiction, match="name another topic, or delete"):
         begin()
     del there[-1]

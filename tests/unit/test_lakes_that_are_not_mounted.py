@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from msgspec import structs
 from pyiceberg.table import Table, Transaction
 
+from tests.support.delta_in_memory import DeltaInMemory
+from tests.support.erasures import ANN, REASON
 from tests.support.iceberg_in_memory import IcebergInMemory, Killed
 from tests.support.lakes import Lake
 from tests.support.streams_in_memory import offsets
-from tests.support.sums_in_memory import ANN, REASON
 from tidemark.commit.protocol import Step
 from tidemark.errors import Unreachable
 from tidemark.ledger.erasures import erased
@@ -25,20 +27,22 @@ from tidemark.runs.windows import ingest
 from tidemark.settings.parts import Name
 from tidemark.sinks.contract import CompactionRequest, SinkSettings
 from tidemark.sinks.dead_letters.delta.settings import DeltaDeadLetters
+from tidemark.sinks.delta import publishing as delta_publishing
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.settings import DeltaSink
-from tidemark.sinks.delta.sink import PlainDelta
+from tidemark.sinks.delta.sink import DeltaAdmin
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import located
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
-from tidemark.sinks.mounts import Mounts, check_mounted
+from tidemark.sinks.mounts import FolderMarks, check_mounted
 from tidemark.sinks.parquet import files, steps
 from tidemark.sinks.parquet.folders import OWNER_FILE
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.parquet.settings import FolderSettings, ParquetSink
-from tidemark.sinks.parquet.sink import PlainParquet
+from tidemark.sinks.parquet.sink import ParquetAdmin
 from tidemark.sinks.parquet.steps import Listener
 from tidemark.sinks.reading import parquet_rows
+from tidemark.sinks.versions import versions_of
 
 AT = Coordinate(TopicPartition("orders", 0, 1), 5)
 Act = Callable[[Lake, Record], object]
@@ -56,8 +60,8 @@ def _erases(lake: Lake, _: Record) -> None:
 
 
 ACTS: dict[str, Act] = {
-    "reads": lambda lake, _: parquet_rows(lake.stream.opened.book, "lake", 5),
-    "looks at a message": lambda lake, record: PlainParquet().rows_at(
+    "reads": lambda lake, _: parquet_rows(lake.stream.opened.ledger, "lake", 5),
+    "looks at a message": lambda lake, record: ParquetAdmin().rows_at(
         lake.stream.opened,
         _settings(lake),
         AT,
@@ -65,20 +69,20 @@ ACTS: dict[str, Act] = {
     ),
     "says what remains": lambda lake, _: lake.remains(),
     "erases": _erases,
-    "sweeps": lambda lake, record: PlainParquet().sweep(
+    "sweeps": lambda lake, record: ParquetAdmin().sweep(
         lake.stream.opened.connections, {"base": lake.base}, record, RangeSet()
     ),
-    "sweeps a table": lambda lake, record: PlainDelta().sweep(
+    "sweeps a table": lambda lake, record: DeltaAdmin().sweep(
         lake.stream.opened.connections, {"base": lake.base}, record, RangeSet()
     ),
-    "looks at a message in a table": lambda lake, record: PlainDelta().rows_at(
+    "looks at a message in a table": lambda lake, record: DeltaAdmin().rows_at(
         lake.stream.opened, DeltaSink(name="lake", type="delta", folder="lake"), AT, record
     ),
     "writes": lambda lake, _: check_mounted(
-        lake.stream.opened.book, lake.stream.opened.connections, lake.stream.opened.stream.sinks
+        lake.stream.opened.ledger, lake.stream.opened.connections, lake.stream.opened.stream.sinks
     ),
     "writes a table": lambda lake, _: check_mounted(
-        lake.stream.opened.book,
+        lake.stream.opened.ledger,
         lake.stream.opened.connections,
         [DeltaSink(name="lake", type="delta", folder="lake")],
     ),
@@ -96,12 +100,12 @@ ACTS: dict[str, Act] = {
 @pytest.mark.parametrize("there", [False, True], ids=["no folder", "an empty mount point"])
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
 def test_nothing_is_taken_for_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Act, there: bool) -> None:
-    monkeypatch.setattr("tidemark.sinks.hbase.sink.PlainHBase.erase", lambda *_: None)
-    monkeypatch.setattr("tidemark.sinks.hbase.sink.PlainHBase.reach", lambda *_: None)
+    monkeypatch.setattr("tidemark.sinks.hbase.sink.HBaseAdmin.erase", lambda *_: None)
+    monkeypatch.setattr("tidemark.sinks.hbase.sink.HBaseAdmin.reach", lambda *_: None)
     lake = Lake(tmp_path)
     lake.ingest()
-    book = lake.stream.opened.book
-    (record,) = (one.record for one in book.committed())
+    ledger = lake.stream.opened.ledger
+    (record,) = (one.record for one in ledger.committed())
     mounted, away = tmp_path / "lake", tmp_path / "not mounted"
     mounted.rename(away)
     if there:
@@ -112,12 +116,12 @@ def test_nothing_is_taken_for_deleted(tmp_path: Path, monkeypatch: pytest.Monkey
     ):
         act(lake, record)
     assert not any(mounted.rglob("*")), "it was begun anew"
-    assert erased(book.committed()) == RangeSet()
-    assert book.register()[1].lanes.keys() == {INGEST}  # type: ignore[index]
+    assert erased(ledger.committed()) == RangeSet()
+    assert ledger.register()[1].lanes.keys() == {INGEST}  # type: ignore[index]
     if there:
         mounted.rmdir()
     away.rename(mounted)
-    assert len(parquet_rows(book, "lake", 5)) == 5
+    assert len(parquet_rows(ledger, "lake", 5)) == 5
 
 
 class OwnSink(FolderSettings):
@@ -166,8 +170,8 @@ class Disk:
         self.mounted, self.away, self.below = folder / "disk", folder / "not mounted", folder / "below"
         self.mounted.mkdir()
 
-    def begins(self) -> Mounts:
-        return Mounts(self.opened.book, self.opened.connections, [self.settings])
+    def begins(self) -> FolderMarks:
+        return FolderMarks(self.opened.ledger, self.opened.connections, [self.settings])
 
     def prepare(self) -> None:
         fields = self.opened.fields
@@ -233,7 +237,7 @@ def test_a_mount_point_that_is_prepared_in_the_place_of_a_folder_is_found(tmp_pa
     mounts.prepared()
 
 
-def _prepares(disk: Disk, mounts: Mounts) -> None:
+def _prepares(disk: Disk, mounts: FolderMarks) -> None:
     disk.prepare()
     mounts.prepared()
 
@@ -245,13 +249,13 @@ def test_an_own_sink_without_a_mark_is_known_by_its_newest_folder(tmp_path: Path
     lake.ingest()
     (tmp_path / "lake" / OWNER_FILE).unlink()
     opened, own = lake.stream.opened, OwnSink(name="lake", type="own", folder="lake")
-    mounts = Mounts(opened.book, opened.connections, [own])
+    mounts = FolderMarks(opened.ledger, opened.connections, [own])
     mounts.prepared()
     assert (tmp_path / "lake" / OWNER_FILE).exists()
     (tmp_path / "lake").rename(tmp_path / "not mounted")
     (tmp_path / "lake").mkdir()
     with pytest.raises(Unreachable, match=r"has no mark of its owner, and .* is not there, which has results"):
-        Mounts(opened.book, opened.connections, [own])
+        FolderMarks(opened.ledger, opened.connections, [own])
 
 
 @pytest.mark.covers("I1")
@@ -296,6 +300,50 @@ def test_no_window_is_published_without_its_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("N76")
+@pytest.mark.parametrize("kind", [DeltaInMemory, IcebergInMemory])
+def test_what_is_published_as_soon_as_it_is_written_is_there(tmp_path: Path, kind: type[IcebergInMemory]) -> None:
+    """With `at_most_once`, a window is committed before it is written, and its record says nothing of its rows."""
+    world = kind(tmp_path)
+    world.ends((0, 5))
+    with pytest.raises(Killed):
+        world.ingest(until=Step.COMMITTED)
+    ledger = world.opened.ledger
+    (record,) = (structs.replace(one.record, receipt=None) for one in ledger.committed())
+    folder = Path(world.receipt(INGEST, 1, record.attempt.generation).place["folder"].removeprefix("file://"))
+    folder.rename(tmp_path / "away")
+    name = f"file://{folder}"
+
+    def publish() -> bool:
+        if isinstance(world, DeltaInMemory):
+            return delta_publishing.publish(ledger, world.base, "delta", record, name, wrote=True)
+        return iceberg_table.publish(world.where, versions_of(ledger), record, name, RangeSet(), wrote=True)
+
+    with pytest.raises(Unreachable, match="is not there; its disk may have been unmounted just now"):
+        publish()
+    (tmp_path / "away").rename(folder)
+    assert publish()
+    assert len(world.seen()) == 5
+
+
+@pytest.mark.covers("N76")
+def test_what_others_have_read_again_before_it_was_published_is_no_disk_that_is_away(tmp_path: Path) -> None:
+    """With `at_most_once`: of a window that was read again as a whole, no file comes into the table."""
+    world = DeltaInMemory(tmp_path)
+    world.ends((0, 5))
+    world.ingest()
+    world.replay(offsets((0, 0, 5)), "run 2")
+    opened = world.opened
+    mounts = FolderMarks(opened.ledger, opened.connections, opened.stream.sinks)
+    mounts.prepared()
+    ingested, replayed = (place for one in opened.ledger.committed() for place in one.record.places)
+    mounts.check([ingested, replayed], ["delta"])
+    generation = replayed.place["folder"].rpartition("=")[2]
+    other = replayed.place["folder"].removesuffix(generation) + str(int(generation) + 1)
+    with pytest.raises(Unreachable, match="was written, and is not there"):
+        mounts.check([structs.replace(replayed, place={**replayed.place, "folder": other})], ["delta"])
+
+
+@pytest.mark.covers("N76")
 def test_a_compaction_replaces_nothing_by_what_was_written_to_a_mount_point(tmp_path: Path) -> None:
     """What it replaces is removed afterwards."""
     lake = Lake(tmp_path)
@@ -314,13 +362,13 @@ def test_a_compaction_replaces_nothing_by_what_was_written_to_a_mount_point(tmp_
         steps.compact(lake.stream.opened, _settings(lake), "run", CompactionRequest(None, None, again=True), rewrite)
     shutil.rmtree(mounted)
     away.rename(mounted)
-    assert len(parquet_rows(lake.stream.opened.book, "lake", 5)) == 5
+    assert len(parquet_rows(lake.stream.opened.ledger, "lake", 5)) == 5
 
 
 @pytest.mark.covers("N76")
 def test_a_folder_that_nobody_has_written_is_no_lake_that_is_away(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     opened = lake.stream.opened
-    check_mounted(opened.book, opened.connections, opened.stream.sinks)
+    check_mounted(opened.ledger, opened.connections, opened.stream.sinks)
     lake.ingest()
-    check_mounted(opened.book, opened.connections, opened.stream.sinks)
+    check_mounted(opened.ledger, opened.connections, opened.stream.sinks)

@@ -17,8 +17,8 @@ from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.runs import steering
 from tidemark.runs.windows import ingest, lanes
 from tidemark.views import lane_progress
-from tidemark.views.lane_progress import MOST_WINDOWS, JobInWork, PartitionInWork, WindowInWork, progress_of
-from tidemark.views.values import PartOf
+from tidemark.views.lane_progress import MAX_WINDOWS, JobInWork, PartitionInWork, WindowInWork, progress_of
+from tidemark.views.values import PartitionRanges
 
 RUN = "orders__replay/manual__1"
 
@@ -50,17 +50,17 @@ def test_a_paused_or_cancelled_run_lists_what_it_has_committed(made: StreamInMem
     (found,) = progress_of(made.opened, RUN).lanes
     assert found.state in ("paused", "cancelled")
     assert [(one.window, one.ranges, one.more_ranges) for one in found.committed] == [
-        (f"{lane}/2", [PartOf("orders/0", 10, 20)], 0),
-        (f"{lane}/1", [PartOf("orders/0", 0, 10)], 0),
+        (f"{lane}/2", [PartitionRanges("orders/0", 10, 20)], 0),
+        (f"{lane}/1", [PartitionRanges("orders/0", 0, 10)], 0),
     ]
 
 
 @pytest.mark.covers("U13")
-@pytest.mark.parametrize("windows", [MOST_WINDOWS, MOST_WINDOWS + 9])
+@pytest.mark.parametrize("windows", [MAX_WINDOWS, MAX_WINDOWS + 9])
 def test_of_many_windows_the_newest_are_listed_and_the_others_counted(made: StreamInMemory, windows: int) -> None:
     lane = begun(made, windows)
     (found,) = progress_of(made.opened, RUN).lanes
-    assert (len(found.committed), found.windows) == (MOST_WINDOWS, windows)
+    assert (len(found.committed), found.windows) == (MAX_WINDOWS, windows)
     assert [one.window for one in found.committed[:2]] == [f"{lane}/{windows}", f"{lane}/{windows - 1}"]
 
 
@@ -71,11 +71,11 @@ def test_the_window_in_work_says_how_far_it_is(made: StreamInMemory) -> None:
     (found,) = progress_of(made.opened, RUN).lanes
     assert found.pending is not None
     assert (found.pending.offsets, found.pending.done, found.pending.beat) == (10, None, None)
-    head = made.opened.book.head(lane)
+    head = made.opened.ledger.head(lane)
     assert head is not None
     assert head.head.pending is not None
     attempt = Attempt(
-        **{**msgspec.structs.asdict(made.opened.book.newest_records(lane, 1)[0].attempt), "generation": 999}
+        **{**msgspec.structs.asdict(made.opened.ledger.newest_records(lane, 1)[0].attempt), "generation": 999}
     )
     taken = msgspec.structs.replace(head.head, pending=msgspec.structs.replace(head.head.pending, attempt=attempt))
 
@@ -86,12 +86,12 @@ def test_the_window_in_work_says_how_far_it_is(made: StreamInMemory) -> None:
     for told, done in ((4, 4), (40, 10)):
         # Spark counts twice what a task has done twice.
         beat = Heartbeat(generation=999, run=RUN, at=77, step="storing orders", done={"orders/0": told})
-        made.opened.book.beat(lane, beat)
+        made.opened.ledger.beat(lane, beat)
         pending = in_work()
         assert pending is not None
         assert (pending.done, pending.beat, pending.step) == (done, 77, "storing orders")
     # A sign of life of an earlier attempt says nothing of this one.
-    made.opened.book.beat(lane, Heartbeat(generation=5, run=RUN, at=78, step="reading", done={"orders/0": 9}))
+    made.opened.ledger.beat(lane, Heartbeat(generation=5, run=RUN, at=78, step="reading", done={"orders/0": 9}))
     earlier = in_work()
     assert earlier == replace(found.pending)
 
@@ -99,7 +99,7 @@ def test_the_window_in_work_says_how_far_it_is(made: StreamInMemory) -> None:
 @pytest.mark.covers("U13")
 def test_the_pace_of_a_run_is_that_of_its_windows_without_what_lies_between(made: StreamInMemory) -> None:
     lane = begun(made, 2)
-    second, first = made.opened.book.newest_records(lane, 2)
+    second, first = made.opened.ledger.newest_records(lane, 2)
     ten = (PartitionTally(topic="orders", incarnation=1, partition=0, read=Count(10), stored=Count(10)),)
 
     def read_within(record: Record, since: int, until: int) -> Record:
@@ -118,7 +118,7 @@ def test_the_pace_of_a_run_is_that_of_its_windows_without_what_lies_between(made
 def test_a_run_of_the_ingest_says_how_far_its_window_is_and_what_it_has_committed(tmp_path: Path) -> None:
     made = StreamInMemory(tmp_path, text=f"{TEXT}limits: {{max_records: 10}}\n")
     made.ends((0, 18), (0, 4))
-    run, book = "orders__ingest/scheduled__1", made.opened.book
+    run, ledger = "orders__ingest/scheduled__1", made.opened.ledger
     made.ingest(run)
     ingest.plan_ingest(made.opened, run)
     seen = progress_of(made.opened, run)
@@ -127,9 +127,9 @@ def test_a_run_of_the_ingest_says_how_far_its_window_is_and_what_it_has_committe
     assert seen.job is not None
     left = seen.job.offsets
     assert (seen.job.window, seen.job.step, seen.job.done, seen.job.beat) == ("ingest/2", None, None, None)
-    attempt = protocol.take(book, INGEST, 2, protocol.Run(run, "v1", "d")).attempt
+    attempt = protocol.take(ledger, INGEST, 2, protocol.Run(run, "v1", "d")).attempt
     beat = Heartbeat(generation=attempt.generation, run=run, at=77, step="reading", done={"orders/0": 3})
-    book.beat(INGEST, beat)
+    ledger.beat(INGEST, beat)
     job = progress_of(made.opened, run).job
     assert job is not None
     assert sum(part.offsets for part in job.partitions) == left
@@ -154,13 +154,13 @@ def test_an_audit_says_what_it_has_read(made: StreamInMemory) -> None:
             done={"orders/0": 500, "orders/2": 3},
             total=total,
         )
-        made.opened.book.note_progress(noted)
+        made.opened.ledger.note_progress(noted)
         # Offsets that are read twice are counted twice.
         parts = [PartitionInWork("orders/0", 400, 400), PartitionInWork("orders/2", 7, 3)]
         assert progress_of(made.opened, run).job == JobInWork(name, 2, None, noted.step, 407, 403, 9, parts, 0)
     assert progress_of(made.opened, "orders__audit/manual__2").job is None
     # A replay compares before it has a lane; afterwards its lanes say how far it is.
-    made.opened.book.note_progress(JobProgress(run=RUN, at=9, step="reading 7 offsets"))
+    made.opened.ledger.note_progress(JobProgress(run=RUN, at=9, step="reading 7 offsets"))
     assert progress_of(made.opened, RUN).job == JobInWork(RUN, 0, None, "reading 7 offsets", 0, 0, 9, [], 0)
     begun(made, 1)
     assert progress_of(made.opened, RUN).job is None

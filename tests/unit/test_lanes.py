@@ -33,9 +33,9 @@ from tidemark.errors import (
     TopicUnknown,
     WrongUse,
 )
-from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.codec import encode
+from tidemark.ledger.ledger import Ledger, StoredHead
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import Gap, GapKind, Head, LaneKind, LaneState, Window, positions
 from tidemark.ledger.recovery.verifying import verify
@@ -69,29 +69,29 @@ def world(request: pytest.FixtureRequest) -> World:
     """A stream whose ingest has committed [0, 10)."""
     made = World()
     made.store = request.param()
-    made.book = Book(made.store, "s", clock=lambda: made.now)
+    made.ledger = Ledger(made.store, "s", clock=lambda: made.now)
     made.one_window()
     return made
 
 
 def open_replay(world: World, lane: str = NAME, chosen: RangeSet = TEN) -> StoredHead:
-    ref = world.book.store_selection(chosen)
+    ref = world.ledger.store_selection(chosen)
     start = positions({AT: next(iter(chosen)).start})
-    return open_lane(world.book, lane, LaneKind.REPLAY, run="r", start=start, selection=ref, reason="a test")
+    return open_lane(world.ledger, lane, LaneKind.REPLAY, run="r", start=start, selection=ref, reason="a test")
 
 
 def as_opened(world: World) -> OpenStream:
     """As much of an open stream as opening, closing and looking back use."""
-    return cast(OpenStream, SimpleNamespace(book=world.book, sweeper=world.sweeps))
+    return cast(OpenStream, SimpleNamespace(ledger=world.ledger, sweeper=world.sweeps))
 
 
 def work_off(world: World, lane: str = NAME) -> None:
-    register = world.book.register()
+    register = world.ledger.register()
     assert register is not None
     ref = register[1].lanes[lane].selection
-    pending = protocol.pin(world.book, world.sweeps, lane, lambda head: structs.replace(plan(head), selection=ref))
+    pending = protocol.pin(world.ledger, world.sweeps, lane, lambda head: structs.replace(plan(head), selection=ref))
     assert pending is not None
-    protocol.process(world.book, world.sweeps, NoWork(), hold, lane, pending.window.seq, RUN)
+    protocol.process(world.ledger, world.sweeps, NoWork(), hold, lane, pending.window.seq, RUN)
 
 
 def killed_at(world: World, number: int, work: Callable[[], Any]) -> bool:
@@ -125,7 +125,7 @@ def cuts(world: World, work: Callable[[], Any]) -> Iterator[int]:
 
 
 def state(world: World, lane: str = NAME) -> LaneState | None:
-    found = world.book.register()
+    found = world.ledger.register()
     assert found is not None
     entry = found[1].lanes.get(lane)
     return entry.state if entry else None
@@ -137,13 +137,13 @@ def test_whoever_meets_a_lane_that_is_half_opened_goes_on(world: World, meets: s
     for _ in cuts(world, lambda: open_replay(world)):
         if state(world) is None:
             continue
-        assert verify(world.book) == []
-        assert look_up(world.book, Coordinate(AT, 3)).generation is not None
+        assert verify(world.ledger) == []
+        assert look_up(world.ledger, Coordinate(AT, 3)).generation is not None
         if meets == "ingest":
             world.process(world.pin())
             assert state(world) == LaneState.OPEN
         elif meets == "closing":
-            close_lane(world.book, NAME, because="nobody goes on")
+            close_lane(world.ledger, NAME, because="nobody goes on")
             open_replay(world, "replay-y")
             continue
         elif meets == "opening":
@@ -151,7 +151,7 @@ def test_whoever_meets_a_lane_that_is_half_opened_goes_on(world: World, meets: s
         work_off(world)
         lanes.finish(as_opened(world), NAME)
         open_replay(world, "replay-y")
-        assert verify(world.book) == []
+        assert verify(world.ledger) == []
 
 
 @pytest.mark.covers("E38")
@@ -189,8 +189,8 @@ def test_a_lane_is_closed_from_wherever_closing_has_stopped(world: World) -> Non
 def test_whoever_meets_a_lane_that_is_half_closed_frees_its_claim(world: World, meets: str) -> None:
     open_replay(world)
     work_off(world)
-    for _ in cuts(world, lambda: close_lane(world.book, NAME)):
-        found = world.book.head(NAME)
+    for _ in cuts(world, lambda: close_lane(world.ledger, NAME)):
+        found = world.ledger.head(NAME)
         assert found is not None
         closed = found.head.state == LaneState.CLOSED
         if meets == "ingest":
@@ -215,7 +215,7 @@ def test_a_lane_that_was_half_opened_and_worked_off_is_closed(world: World) -> N
 def test_what_is_done_is_opened_again_as_it_is(world: World) -> None:
     open_replay(world)
     work_off(world)
-    close_lane(world.book, NAME)
+    close_lane(world.ledger, NAME)
     written = dict(world.store.values)
     assert open_replay(world).head.state == LaneState.CLOSED
     assert world.store.values == written
@@ -223,14 +223,14 @@ def test_what_is_done_is_opened_again_as_it_is(world: World) -> None:
         open_replay(world, chosen=RangeSet([OffsetRange(AT, 0, 5)]))
     del world.store.values["head", NAME]
     with pytest.raises(LedgerContradiction, match="the head of s/replay-x is missing"):
-        protocol.settle(world.book, world.sweeps, NAME)
+        protocol.settle(world.ledger, world.sweeps, NAME)
 
 
-@pytest.mark.parametrize("book", [None, "before the first run"])
-def test_a_lane_that_never_was_is_no_damage(world: World, book: str | None) -> None:
+@pytest.mark.parametrize("ledger", [None, "before the first run"])
+def test_a_lane_that_never_was_is_no_damage(world: World, ledger: str | None) -> None:
     """To give up its window, to settle it and to close it, before the first run too."""
-    asked = world.book if book is None else Book(MemoryStore(), "s")
-    for lane in (NAME, "ingest") if book else (NAME,):
+    asked = world.ledger if ledger is None else Ledger(MemoryStore(), "s")
+    for lane in (NAME, "ingest") if ledger else (NAME,):
         for what in (
             lambda lane=lane: protocol.abandon(asked, lane, "a test", take_over=True),
             lambda lane=lane: protocol.settle(asked, world.sweeps, lane),
@@ -243,28 +243,28 @@ def test_a_lane_that_never_was_is_no_damage(world: World, book: str | None) -> N
 
 def test_closing_says_what_has_to_be_done_before(world: World) -> None:
     with pytest.raises(WrongUse, match="never closed"):
-        close_lane(world.book, "ingest")
+        close_lane(world.ledger, "ingest")
     with pytest.raises(WrongUse, match="has no lane replay-x"):
-        close_lane(world.book, NAME)
+        close_lane(world.ledger, NAME)
     open_replay(world)
-    assert protocol.pin(world.book, world.sweeps, NAME, plan) is not None
+    assert protocol.pin(world.ledger, world.sweeps, NAME, plan) is not None
     with pytest.raises(Conflict, match=r"window 1 pending.*tidemark ledger abandon s replay-x"):
-        close_lane(world.book, NAME)
-    taken = protocol.take(world.book, NAME, 1, RUN)
-    protocol.commit(world.book, taken, NoWork().verify())
+        close_lane(world.ledger, NAME)
+    taken = protocol.take(world.ledger, NAME, 1, RUN)
+    protocol.commit(world.ledger, taken, NoWork().verify())
     with pytest.raises(Conflict, match="committed and not settled yet"):
-        close_lane(world.book, NAME)
+        close_lane(world.ledger, NAME)
     world.pin()
-    close_lane(world.book, NAME, because="enough")
-    close_lane(world.book, NAME, because="enough")
-    found = world.book.head(NAME)
+    close_lane(world.ledger, NAME, because="enough")
+    close_lane(world.ledger, NAME, because="enough")
+    found = world.ledger.head(NAME)
     assert found is not None
     assert found.head.closed_early == "enough"
 
 
 def test_a_lane_that_was_given_up_is_not_taken_for_done(world: World) -> None:
     open_replay(world)
-    close_lane(world.book, NAME, because="asked for the wrong hour")
+    close_lane(world.ledger, NAME, because="asked for the wrong hour")
     for again in (lambda: open_replay(world), lambda: lanes.is_done(as_opened(world), NAME)):
         with pytest.raises(LaneClosed, match="closed before it was done: asked for the wrong hour"):
             again()
@@ -287,7 +287,7 @@ def stream_over(world: World, problem: Exception) -> OpenStream:
     stream = SimpleNamespace(source=source, limits=limits, sinks=(), guarantee="at_least_once")
     return cast(
         OpenStream,
-        SimpleNamespace(book=world.book, sweeper=world.sweeps, stream=stream, log=NoLongerThere(problem)),
+        SimpleNamespace(ledger=world.ledger, sweeper=world.sweeps, stream=stream, log=NoLongerThere(problem)),
     )
 
 
@@ -365,7 +365,7 @@ def test_an_older_end_from_a_new_leader_closes_no_lane(made: StreamInMemory, mon
     monkeypatch.setattr(made.kafka, "topics", stale)
     pending = lanes.plan_lane(made.opened, lane, "r")
     assert pending is not None
-    assert made.opened.book.reads(pending.window) == offsets((0, 40, 50))
+    assert made.opened.ledger.reads(pending.window) == offsets((0, 40, 50))
     # A log that was cut has that end whenever it is asked.
     asked.clear()
     other = claim_lane(made.opened, LaneKind.REPLAY, "s", offsets((0, 30, 40)), "bug")
@@ -391,7 +391,7 @@ def test_an_older_end_from_a_new_leader_is_no_end_for_anybody(
     monkeypatch.setattr(made.kafka, "topics", stale)
     looks: list[Callable[[], RangeSet]] = [
         lambda: (
-            plan_request(made.opened, ReplayRequest(since="1970-01-01T00:00:40Z", reason="bug", dry_run=True)).named
+            plan_request(made.opened, ReplayRequest(since="1970-01-01T00:00:40Z", reason="bug", dry_run=True)).ranges
         ),
         lambda: selecting.everything_from_the_start(made.opened),
         lambda: kafka_now.held_now(made.opened, ("orders",)),
@@ -407,8 +407,8 @@ def test_what_another_lane_has_left_to_do_closes_no_lane(made: StreamInMemory) -
     """This program lacks a connection that the settling of the other lane's last window needs."""
     other = claim_lane(made.opened, LaneKind.REPLAY, "other", offsets((0, 20, 30)), "bug")
     assert lanes.plan_lane(made.opened, other, "other") is not None
-    book = made.opened.book
-    protocol.commit(book, protocol.take(book, other, 1, Run("other", "v1", "d")), NoWork().verify())
+    ledger = made.opened.ledger
+    protocol.commit(ledger, protocol.take(ledger, other, 1, Run("other", "v1", "d")), NoWork().verify())
     lane = claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug")
     sweep = made.sweeps.sweep
 
@@ -438,7 +438,7 @@ def test_a_replay_that_is_half_read_keeps_its_claim_and_says_how_to_free_it(worl
     with pytest.raises(OffsetsOutOfRange, match="tidemark cancel s replay-x --reason"):
         lanes.plan_lane(stream_over(world, OffsetsOutOfRange("gone.")), NAME, "r")
     assert state(world) == LaneState.OPEN
-    close_lane(world.book, NAME, because="gone for good")
+    close_lane(world.ledger, NAME, because="gone for good")
     open_replay(world, "replay-y")
 
 
@@ -455,7 +455,7 @@ def test_a_run_goes_no_further_than_to_the_end_that_it_saw(world: World) -> None
     def window(head: Head) -> Window:
         return structs.replace(plan(head), run="run 1", goal=positions({AT: head.offsets()[AT] + 10}))
 
-    seq = protocol.pin(world.book, world.sweeps, "ingest", window)
+    seq = protocol.pin(world.ledger, world.sweeps, "ingest", window)
     assert seq is not None
     world.process(seq.window.seq)
     assert world.pin() == 3
@@ -485,15 +485,15 @@ def test_a_lane_whose_head_changes_while_it_is_closed_is_closed(world: World) ->
     def before(key: Key) -> None:
         if key == ("head", NAME) and not changed:
             changed.append(key)
-            found = world.book.head(NAME)
+            found = world.ledger.head(NAME)
             assert found is not None
             world.store.values[key] = encode(structs.replace(found.head, token="another"))
 
     world.store.before_swap = before
-    close_lane(world.book, NAME, because="a test")
+    close_lane(world.ledger, NAME, because="a test")
     assert changed
     assert state(world) is None
-    assert all_lanes(world.book)[NAME].closed_early == "a test"
+    assert all_lanes(world.ledger)[NAME].closed_early == "a test"
 
 
 @pytest.mark.parametrize(("number", "said"), [(5, r"28-29: at or above"), (6, r"28-29 and 1 more range: at or above")])
@@ -504,23 +504,25 @@ def test_of_many_ranges_five_are_named(world: World, number: int, said: str) -> 
 
 
 def test_a_lane_that_has_committed_nothing_has_not_changed(world: World) -> None:
-    assert World().book.view().closed == 0
+    assert World().ledger.view().closed == 0
     open_replay(world)
-    view = world.book.view()
-    assert not world.book.changed_since(view)
+    view = world.ledger.view()
+    assert not world.ledger.changed_since(view)
     work_off(world)
-    assert world.book.changed_since(view)
+    assert world.ledger.changed_since(view)
 
 
 def test_a_commit_is_seen_before_the_history_has_it_whatever_other_lanes_are_open(world: World) -> None:
     """The replay has committed nothing, and comes before the ingest or after it."""
-    ref = world.book.store_selection(TEN)
+    ref = world.ledger.store_selection(TEN)
     for lane in ("aaa", "zzz"):
         before = dict(world.store.values)
-        open_lane(world.book, lane, LaneKind.REPLAY, run="r", start=positions({AT: 0}), selection=ref, reason="a test")
+        open_lane(
+            world.ledger, lane, LaneKind.REPLAY, run="r", start=positions({AT: 0}), selection=ref, reason="a test"
+        )
         known = {key: value for key, value in world.store.values.items() if key[0] != "history"}
         world.store.values = {key: known[key] for key in sorted(known)}
-        assert [(one.record.lane, one.record.seq) for one in world.book.committed()] == [("ingest", 1)]
+        assert [(one.record.lane, one.record.seq) for one in world.ledger.committed()] == [("ingest", 1)]
         world.store.values = before
 
 
@@ -538,4 +540,4 @@ def test_a_pending_window_is_over_each_partition_once(world: World, what: str) -
     pending = structs.replace(head.pending, window=wrong)
     world.store.values["head", "ingest"] = encode(structs.replace(head, pending=pending))
     with pytest.raises(LedgerContradiction, match="two ranges of one partition, or jumps in one that it does not read"):
-        world.book.head("ingest")
+        world.ledger.head("ingest")

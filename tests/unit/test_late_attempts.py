@@ -11,10 +11,10 @@ from tests.support.memory import LOST_APPLIED, LOST_NOT_APPLIED, MemoryStore, Tr
 from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, World, hold, plan
 from tests.support.protocol_world import _no_pause as _no_pause
 from tidemark.commit import protocol
-from tidemark.commit.protocol import Fence, Listener, Step, Taken
+from tidemark.commit.protocol import Fence, HeldWindow, Listener, Step
 from tidemark.errors import AlreadyCommitted, Fenced, HeldByAnother, LaneClosed, LedgerContradiction, StaleLedger
-from tidemark.ledger.book import AUDITS, LAST_AUDIT, REGISTER, Book
 from tidemark.ledger.codec import encode
+from tidemark.ledger.ledger import AUDITS, LAST_AUDIT, REGISTER, Ledger
 from tidemark.ledger.records import Attempt, Heartbeat, LaneKind, Record, positions
 from tidemark.ledger.register import close_lane, open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -27,14 +27,14 @@ def world(request: pytest.FixtureRequest) -> World:
     return made
 
 
-def beat(world: World, taken: Taken) -> None:
-    world.book.beat(
+def beat(world: World, taken: HeldWindow) -> None:
+    world.ledger.beat(
         LANE, Heartbeat(generation=taken.attempt.generation, run=taken.attempt.run, at=world.now, step="read")
     )
 
 
-def commit(world: World, taken: Taken) -> Record:
-    return protocol.commit(world.book, taken, NoWork().verify())
+def commit(world: World, taken: HeldWindow) -> Record:
+    return protocol.commit(world.ledger, taken, NoWork().verify())
 
 
 @pytest.mark.covers("A46", "E40")
@@ -42,7 +42,7 @@ def commit(world: World, taken: Taken) -> Record:
 def test_an_attempt_that_wakes_after_others_have_committed_is_told_by_whom(world: World, later: int) -> None:
     """However many windows were committed meanwhile, it never hears that its own one was."""
     seq = world.pin()
-    late = protocol.take(world.book, LANE, seq, RUN)
+    late = protocol.take(world.ledger, LANE, seq, RUN)
     world.now += protocol.LEASE_MS
     winner = world.process(seq, OTHER)
     for _ in range(later):
@@ -71,10 +71,10 @@ def lose(world: World, fault: str, others: Callable[[], None]) -> None:
 @pytest.mark.covers("F2")
 def test_a_commit_whose_answer_was_lost_is_known_again_after_later_windows(world: World) -> None:
     """The commit was applied and its answer lost; before the attempt asks again, others have committed the next window."""
-    taken = protocol.take(world.book, LANE, world.pin(), RUN)
+    taken = protocol.take(world.ledger, LANE, world.pin(), RUN)
 
     def others() -> None:
-        protocol.settle(world.book, world.sweeps, LANE)
+        protocol.settle(world.ledger, world.sweeps, LANE)
         world.process(world.pin(), OTHER)
 
     lose(world, LOST_APPLIED, others)
@@ -86,7 +86,7 @@ def test_a_commit_whose_answer_was_lost_is_known_again_after_later_windows(world
 @pytest.mark.covers("F2")
 def test_a_commit_that_was_lost_on_the_way_is_not_known_again(world: World) -> None:
     """As above, but the write never arrived, and another attempt has committed the same window."""
-    taken = protocol.take(world.book, LANE, world.pin(), RUN)
+    taken = protocol.take(world.ledger, LANE, world.pin(), RUN)
 
     def others() -> None:
         world.now += protocol.LEASE_MS
@@ -100,33 +100,33 @@ def test_a_commit_that_was_lost_on_the_way_is_not_known_again(world: World) -> N
 
 @pytest.mark.covers("A39")
 def test_a_holder_that_beats_keeps_its_window_beyond_the_lease(world: World) -> None:
-    taken = protocol.take(world.book, LANE, world.pin(), RUN)
+    taken = protocol.take(world.ledger, LANE, world.pin(), RUN)
     for _ in range(3):
         world.now += protocol.LEASE_MS - 1
         with pytest.raises(HeldByAnother, match="gave a sign of life 30 s ago"):
-            protocol.take(world.book, LANE, 1, OTHER)
+            protocol.take(world.ledger, LANE, 1, OTHER)
         beat(world, taken)
     world.now += protocol.LEASE_MS
-    assert protocol.take(world.book, LANE, 1, OTHER).attempt.run == "run 2"
+    assert protocol.take(world.ledger, LANE, 1, OTHER).attempt.run == "run 2"
 
 
 @pytest.mark.covers("A39")
 def test_an_older_attempts_heartbeat_says_nothing_of_the_holder(world: World) -> None:
-    first = protocol.take(world.book, LANE, world.pin(), RUN)
+    first = protocol.take(world.ledger, LANE, world.pin(), RUN)
     beat(world, first)
     world.now += 2 * protocol.LEASE_MS
-    protocol.take(world.book, LANE, 1, RUN)
+    protocol.take(world.ledger, LANE, 1, RUN)
     world.now += 1_000
     with pytest.raises(HeldByAnother, match="gave a sign of life 1 s ago"):
-        protocol.take(world.book, LANE, 1, OTHER)
+        protocol.take(world.ledger, LANE, 1, OTHER)
 
 
 @pytest.mark.covers("A39")
 def test_a_clock_behind_the_holders_is_no_reason_to_take_over(world: World) -> None:
-    protocol.take(world.book, LANE, world.pin(), RUN)
+    protocol.take(world.ledger, LANE, world.pin(), RUN)
     world.now -= 5_000
     with pytest.raises(HeldByAnother, match="gave a sign of life 0 s ago"):
-        protocol.take(world.book, LANE, 1, OTHER)
+        protocol.take(world.ledger, LANE, 1, OTHER)
 
 
 @pytest.mark.parametrize("equal", [False, True])
@@ -135,41 +135,41 @@ def test_a_register_that_was_put_back_is_found_out_before_a_generation_is_drawn_
 ) -> None:
     world.pin()
     before = world.store.values[REGISTER]
-    first = protocol.take(world.book, LANE, 1, RUN)
+    first = protocol.take(world.ledger, LANE, 1, RUN)
     if not equal:
         world.now += 50_000
-        protocol.take(world.book, LANE, 1, RUN)
+        protocol.take(world.ledger, LANE, 1, RUN)
     world.store.values[REGISTER] = before
     world.now = first.attempt.taken_at
     with pytest.raises(LedgerContradiction, match="the register was put back to an older state"):
-        protocol.take(world.book, LANE, 1, RUN)
+        protocol.take(world.ledger, LANE, 1, RUN)
 
 
 @pytest.mark.parametrize("seq", [2, 7])
 def test_a_window_that_was_never_pinned_cannot_be_taken(world: World, seq: int) -> None:
     world.pin()
     with pytest.raises(StaleLedger, match=f"window {seq} of s/ingest is no longer pending"):
-        protocol.take(world.book, LANE, seq, RUN)
+        protocol.take(world.ledger, LANE, seq, RUN)
 
 
 @pytest.mark.covers("A42")
 def test_a_window_that_is_being_settled_is_committed_already(world: World) -> None:
     """The commit is there, and what follows from it is not: a retry is told who has committed."""
-    commit(world, protocol.take(world.book, LANE, world.pin(), OTHER))
+    commit(world, protocol.take(world.ledger, LANE, world.pin(), OTHER))
     with pytest.raises(AlreadyCommitted, match="window 1 of s/ingest is already committed, by run run 2"):
-        protocol.take(world.book, LANE, 1, RUN)
+        protocol.take(world.ledger, LANE, 1, RUN)
 
 
 def test_a_lane_that_was_closed_takes_no_window(world: World) -> None:
     world.process(world.pin())
-    selection = world.book.store_selection(RangeSet([OffsetRange(AT, 0, 10)]))
+    selection = world.ledger.store_selection(RangeSet([OffsetRange(AT, 0, 10)]))
     start = positions({AT: 0})
-    open_lane(world.book, "replay-1", LaneKind.REPLAY, run="r", start=start, selection=selection, reason="a test")
-    close_lane(world.book, "replay-1", because="not needed")
+    open_lane(world.ledger, "replay-1", LaneKind.REPLAY, run="r", start=start, selection=selection, reason="a test")
+    close_lane(world.ledger, "replay-1", because="not needed")
     with pytest.raises(LaneClosed, match="s/replay-1 was closed before it was done: not needed"):
-        protocol.take(world.book, "replay-1", 1, RUN)
+        protocol.take(world.ledger, "replay-1", 1, RUN)
     with pytest.raises(LaneClosed, match="s has no open lane replay-1"):
-        protocol.pin(world.book, world.sweeps, "replay-1", plan)
+        protocol.pin(world.ledger, world.sweeps, "replay-1", plan)
 
 
 class Watched:
@@ -203,7 +203,7 @@ class Noted(NoWork):
         self.log.append(f"store {attempt.run} at {self.world.head.seq}")
         on_step(Step.SINK_STORED)
 
-    def hold(self, taken: Taken) -> AbstractContextManager[Fence]:
+    def hold(self, taken: HeldWindow) -> AbstractContextManager[Fence]:
         assert taken.pending.window.seq
         return nullcontext(self.fence)
 
@@ -214,7 +214,7 @@ def test_an_attempt_that_was_fenced_while_it_read_writes_nothing(world: World) -
     work.fence.held = 0
     world.pin()
     with pytest.raises(Fenced):
-        protocol.process(world.book, world.sweeps, work, work.hold, LANE, 1, RUN)
+        protocol.process(world.ledger, world.sweeps, work, work.hold, LANE, 1, RUN)
     assert work.log == ["read RangeSet(logs/0@0-10)", "fence"]
     assert world.head.seq == 0
 
@@ -222,11 +222,11 @@ def test_an_attempt_that_was_fenced_while_it_read_writes_nothing(world: World) -
 def test_the_steps_of_a_window_in_their_order(world: World) -> None:
     heard: list[str] = []
     work = Noted(world)
-    protocol.pin(world.book, world.sweeps, LANE, plan, heard.append)
+    protocol.pin(world.ledger, world.sweeps, LANE, plan, heard.append)
     # Taken by another run before, so that a sweep is owed.
-    protocol.take(world.book, LANE, 1, OTHER)
+    protocol.take(world.ledger, LANE, 1, OTHER)
     record = protocol.process(
-        world.book, world.sweeps, work, work.hold, LANE, 1, RUN, take_over=True, on_step=heard.append
+        world.ledger, world.sweeps, work, work.hold, LANE, 1, RUN, take_over=True, on_step=heard.append
     )
     assert work.log == ["read RangeSet(logs/0@0-10)", "fence", "store run 1 at 0"]
     assert [str(step) for step in heard] == [
@@ -251,23 +251,23 @@ def test_a_take_in_doubt_is_known_again(world: World) -> None:
     for fault in (LOST_APPLIED, LOST_NOT_APPLIED):
         world.pin()
         world.store.faults = ["", fault]
-        taken = protocol.take(world.book, LANE, 1, RUN)
+        taken = protocol.take(world.ledger, LANE, 1, RUN)
         assert world.head.pending is not None
         assert world.head.pending.attempt == taken.attempt
-        assert Book(world.store, "s").head(LANE) == taken.stored
+        assert Ledger(world.store, "s").head(LANE) == taken.stored
     assert commit(world, taken).attempt == taken.attempt
 
 
 def test_hold_is_asked_for_the_fence(world: World) -> None:
     """`process` holds exactly what it took."""
-    held: list[Taken] = []
+    held: list[HeldWindow] = []
 
-    def note(taken: Taken) -> AbstractContextManager[Fence]:
+    def note(taken: HeldWindow) -> AbstractContextManager[Fence]:
         held.append(taken)
         return hold(taken)
 
     world.pin()
-    record = protocol.process(world.book, world.sweeps, NoWork(), note, LANE, 1, RUN)
+    record = protocol.process(world.ledger, world.sweeps, NoWork(), note, LANE, 1, RUN)
     assert [taken.attempt for taken in held] == [record.attempt]
 
 
@@ -278,29 +278,29 @@ def test_a_damaged_sign_of_life_stops_nobody(world: World, stored: bytes) -> Non
     """It is as good as none: the time of the take counts."""
     world.open()
     seq = world.pin()
-    protocol.take(world.book, LANE, seq, RUN)
+    protocol.take(world.ledger, LANE, seq, RUN)
     for key in (("beat", LANE), ("beat", "audit"), LAST_AUDIT, (*AUDITS, "2026-11-26", "1", "x")):
         world.store.values[key] = stored
-    assert (world.book.last_beat(LANE), world.book.last_progress(), world.book.last_audit()) == (None, None, None)
-    assert world.book.newest_audits(5) == []
+    assert (world.ledger.last_beat(LANE), world.ledger.last_progress(), world.ledger.last_audit()) == (None, None, None)
+    assert world.ledger.newest_audits(5) == []
     world.now += protocol.LEASE_MS - 1
     with pytest.raises(HeldByAnother):
-        protocol.take(world.book, LANE, seq, OTHER)
+        protocol.take(world.ledger, LANE, seq, OTHER)
     world.now += 1
-    assert protocol.take(world.book, LANE, seq, OTHER).attempt.run == OTHER.name
+    assert protocol.take(world.ledger, LANE, seq, OTHER).attempt.run == OTHER.name
 
 
 def test_a_newer_versions_sign_of_life_is_one(world: World) -> None:
     """It has a field that this version does not know, or another format."""
     world.open()
     seq = world.pin()
-    taken = protocol.take(world.book, LANE, seq, RUN)
+    taken = protocol.take(world.ledger, LANE, seq, RUN)
     world.now += 3_600_000
     sign = Heartbeat(generation=taken.attempt.generation, run=RUN.name, at=world.now, step="reading")
     newer = encode(sign).replace(b'"format":1', b'"format":7,"later":{"x":1}')
     world.store.values["beat", LANE] = newer
-    assert world.book.last_beat(LANE) == sign
+    assert world.ledger.last_beat(LANE) == sign
     with pytest.raises(HeldByAnother):
-        protocol.take(world.book, LANE, seq, OTHER)
+        protocol.take(world.ledger, LANE, seq, OTHER)
     world.now += protocol.LEASE_MS
-    assert protocol.take(world.book, LANE, seq, OTHER).attempt.run == OTHER.name
+    assert protocol.take(world.ledger, LANE, seq, OTHER).attempt.run == OTHER.name

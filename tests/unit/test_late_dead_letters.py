@@ -32,13 +32,13 @@ class Stream(StreamInMemory):
     def __init__(self, folder: Path, kind: str) -> None:
         place = {"sql": "table: dl", "parquet": "folder: dl"}[kind]
         letters = f"dead_letters:\n  type: {kind}\n  {place}\n"
-        text = TEXT.replace("dead_letters:\n  table: orders_dead\n", letters)
+        text = TEXT.replace("dead_letters:\n  type: hbase\n  table: orders_dead\n", letters)
         super().__init__(
             folder, text=text.replace("  - type: hbase\n    table: orders\n", "  - type: parquet\n    folder: orders\n")
         )
         self.kind, before = kind, self.opened
         sweeper = SinkSweeper(self._connection)
-        self.opened = OpenStream(before.file, before.book, before.log, sweeper, self._connection)
+        self.opened = OpenStream(before.file, before.ledger, before.log, sweeper, self._connection)
 
     def _connection(self, name: str) -> Connection:
         if name.startswith("sql"):
@@ -46,10 +46,10 @@ class Stream(StreamInMemory):
         return super()._connection(name)
 
     def write(self, generation: int) -> None:
-        register = self.opened.book.register()
+        register = self.opened.ledger.register()
         assert register is not None
         place = next(one for one in self.opened.places_now() if one.name == "dead_letters")
-        note_places(self.opened.book, [place])
+        note_places(self.opened.ledger, [place])
         if self.kind == "sql":
             letters = letters_in(self._connection, "sql_default", "dl", "orders")
             letters.prepare("orders", register[1].ledger)
@@ -82,7 +82,7 @@ def stream(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.covers("E64", "E65")
 @pytest.mark.parametrize("counts", [True, False], ids=["of a committed window", "of an attempt that is dead"])
 def test_dead_letters_that_come_late(stream: Stream, *, counts: bool) -> None:
-    (window,) = stream.opened.book.committed()
+    (window,) = stream.opened.ledger.committed()
     generation = window.generation if counts else window.generation - 1
     stream.write(generation)
     assert holding(stream.folder, SECRET)

@@ -14,18 +14,18 @@ from tests.simulation.steps import Program, Step
 from tests.simulation.work import ROWS
 from tests.simulation.world import Setting
 from tests.support.delta_in_memory import add
+from tests.support.erasures import ANN, REASON
 from tests.support.lakes import Lake
 from tests.support.streams_in_memory import offsets
-from tests.support.sums_in_memory import ANN, REASON
 from tidemark.clients.connections import Connection
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs import erasing
 from tidemark.sinks.contract import Erasing
 from tidemark.sinks.delta import table as delta_table
-from tidemark.sinks.delta.sink import PlainDelta
+from tidemark.sinks.delta.sink import DeltaAdmin
 from tidemark.sinks.hbase.rows import MARK, PartitionKeys
-from tidemark.sinks.iceberg.sink import PlainIceberg
-from tidemark.sinks.parquet.sink import PlainParquet
+from tidemark.sinks.iceberg.sink import IcebergAdmin
+from tidemark.sinks.parquet.sink import ParquetAdmin
 
 GONE = offsets((0, 5, 6))
 LEFT = "which an attempt has left: remove this folder"
@@ -39,7 +39,7 @@ def erased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Lake, str, 
     lake.ingest()
     lane = lake.cancelled_replay()
     (folder,) = (one for one in lake.holding(5) if lane in one)
-    monkeypatch.setattr("tidemark.sinks.hbase.sink.PlainHBase.late", lambda *_: 0)
+    monkeypatch.setattr("tidemark.sinks.hbase.sink.HBaseAdmin.late", lambda *_: 0)
     lake.erase(monkeypatch)
     return lake, lane, int(folder.rpartition("=")[2])
 
@@ -71,16 +71,16 @@ def test_what_several_windows_have_erased_is_cleared_window_by_window(
     lake, lane, generation = erased
     other = offsets((0, 3, 4))
     again = erasing.open_erasure(lake.stream.opened, "again", erasing.choose(lake.stream.opened, other), REASON, ANN)
-    assert erasing.erase_without_spark(lake.stream.opened, again, "again") is None
+    erasing.erase(lake.stream.opened, again, "again")
     lake.write(offsets((0, 3, 8)), lane, 1, generation)
     passes: list[RangeSet] = []
-    real = PlainParquet.erase
+    real = ParquetAdmin.erase
 
-    def noted(self: PlainParquet, connections: Any, place: Any, one: Erasing) -> None:
+    def noted(self: ParquetAdmin, connections: Any, place: Any, one: Erasing) -> None:
         passes.append(one.erased)
         real(self, connections, place, one)
 
-    monkeypatch.setattr(PlainParquet, "erase", noted)
+    monkeypatch.setattr(ParquetAdmin, "erase", noted)
     erasing.clear_again(lake.stream.opened, GONE | other)
     assert RangeSet(part for one in passes for part in one) == GONE | other
     assert len(passes) == 2
@@ -91,7 +91,7 @@ def test_what_several_windows_have_erased_is_cleared_window_by_window(
 def test_what_came_late_into_tables(erased: tuple[Lake, str, int]) -> None:
     lake, lane, generation = erased
     opened, fields = lake.stream.opened, lake.stream.opened.fields
-    standing = opened.book.standing()
+    standing = opened.ledger.standing()
     (by,) = (one for one in standing.windows if one.erased)
     erasing_of = Erasing(by.record, by.erased, standing)
     base = f"file://{lake.folder}/table"
@@ -106,16 +106,16 @@ def test_what_came_late_into_tables(erased: tuple[Lake, str, int]) -> None:
         add(base, f"of {one}", one, "late/1")
     # Of the newer generation nobody knows yet whether it counts.
     place = {"base": base}
-    assert PlainDelta().late(opened.connections, place, [erasing_of]) == 1
-    PlainDelta().erase(opened.connections, place, erasing_of)
-    assert PlainDelta().late(opened.connections, place, [erasing_of]) == 0
+    assert DeltaAdmin().late(opened.connections, place, [erasing_of]) == 1
+    DeltaAdmin().erase(opened.connections, place, erasing_of)
+    assert DeltaAdmin().late(opened.connections, place, [erasing_of]) == 0
     assert {*delta_table.files_of(base)} == {by.generation + 1}
     # The files of an Iceberg table that nobody has published.
     lake.base = f"file://{lake.folder}/iceberg/data"
     lake.write(offsets((0, 3, 8)), lane, 1, generation)
     catalog = Connection("catalog", host=str(lake.folder / "catalog.db"), kind="sqlite")
     named = {"base": f"file://{lake.folder}/iceberg", "catalog": "", "catalog_name": "c", "table": "lake.orders"}
-    assert PlainIceberg().late(lambda _: catalog, named, [erasing_of]) == 1
+    assert IcebergAdmin().late(lambda _: catalog, named, [erasing_of]) == 1
 
 
 @pytest.mark.covers("E64")

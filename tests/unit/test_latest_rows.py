@@ -19,18 +19,18 @@ from tidemark.errors import ProcessingFailed, WrongUse
 from tidemark.ledger.lookup import look_up
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
-from tidemark.sinks.hbase.keyed_rows import encode_cell, fields_of, mark_of, salt_range
-from tidemark.sinks.hbase.latest import rows as latest
-from tidemark.sinks.hbase.latest.encoding import encoded
-from tidemark.sinks.hbase.latest.rows import (
-    LatestMark,
+from tidemark.sinks.hbase.keyed import rows as latest
+from tidemark.sinks.hbase.keyed.encoding import encoded
+from tidemark.sinks.hbase.keyed.rows import (
+    KeyedMark,
     decode_place,
     encode_place,
     key_text,
     places_within,
     row_key,
 )
-from tidemark.sinks.hbase.netstrings import pack, unpack
+from tidemark.sinks.hbase.latest.settings import TYPE
+from tidemark.sinks.hbase.netstrings import unpack
 from tidemark.sinks.hbase.rows import split_keys
 from tidemark.sinks.latest.rows import columns
 from tidemark.sinks.stored_rows import Mark, Place, StoredRow
@@ -39,10 +39,10 @@ from tidemark.views.messages import trace
 
 def test_a_key_and_a_place_to_the_byte() -> None:
     body = b"\x06orders" + b"\x01\x00\x00\x00\x01a" + b"\x00" + b"\x01\x00\x00\x00\x00"
-    assert row_key("orders", [b"a", None, b""])[1:] == body
+    assert row_key("orders", [b"a", None, b""], TYPE)[1:] == body
     place = Place(TopicPartition("orders", 3, 2), 5, 1)
     assert encode_place(place) == b"\x06orders\x00\x02\x00\x00\x00\x03" + bytes(7) + b"\x05\x00\x00\x00\x01"
-    assert LatestMark(7, 2**64 - 1, -2, True, True).encode() == (
+    assert KeyedMark(7, 2**64 - 1, -2, True, True).encode() == (
         b"\x01\x03" + bytes(7) + b"\x07" + b"\xff" * 8 + b"\xff" * 7 + b"\xfe"
     )
 
@@ -56,11 +56,9 @@ KEYS = st.tuples(
 def test_different_keys_are_different_rows(
     one: tuple[str, list[bytes | None]], other: tuple[str, list[bytes | None]]
 ) -> None:
-    assert (row_key(*one) == row_key(*other)) == (one == other)
-    start, stop = salt_range(row_key(*one)[0])
-    assert start <= row_key(*one) < stop
+    assert (row_key(*one, TYPE) == row_key(*other, TYPE)) == (one == other)
     named = [str(number) for number in range(len(one[1]))]
-    found = latest.LatestRow(row_key(*one), {}).key_fields(named)
+    found = latest.KeyedRow(row_key(*one, TYPE), {}).key_fields(named)
     assert [found.get(name) for name in named] == one[1]
 
 
@@ -84,12 +82,12 @@ def test_what_is_no_place_is_refused(stored: bytes) -> None:
     with pytest.raises(ValueError, match="not the place of a message"):
         decode_place(stored)
     with pytest.raises(ValueError, match="not a mark of format 1"):
-        LatestMark.decode(stored)
+        KeyedMark.decode(stored)
 
 
 def test_a_key_that_is_too_long_is_refused() -> None:
     with pytest.raises(ProcessingFailed, match="a key of orders takes 16396 bytes, and 16384 is the most"):
-        row_key("orders", [b"x" * 16_384])
+        row_key("orders", [b"x" * 16_384], TYPE)
 
 
 def test_the_cells_of_rows() -> None:
@@ -102,25 +100,16 @@ def test_the_cells_of_rows() -> None:
         {**said, "_offset": 2, "id": 1e7, "text": None, "more": None, "_tombstone": True, "_deleted": True},
         {**said, "_offset": 3, "id": None, "text": "é", "more": b"\xff"},
     ]
-    made = encoded(pa.Table.from_pylist(rows, schema=columns(fields)), fields, ["id"])
+    made = encoded(pa.Table.from_pylist(rows, schema=columns(fields)), fields, ["id"], TYPE)
     first, gone, last = made.rows()
-    assert first.key == row_key("orders", [key_text("double", b"-0.0")]) == row_key("orders", [b"0.0"])
+    assert first.key == row_key("orders", [key_text("double", b"-0.0")], TYPE) == row_key("orders", [b"0.0"], TYPE)
     assert (first.cells[b"d:more"], first.cells[b"t:null"]) == (b"", b"more")
     assert first.fields == {"id": b"-0.0", "text": b""}
     assert (gone.fields, gone.key_fields(["id"])) == ({}, {"id": b"1.0E7"})
     assert not any(column.startswith(b"d:") for column in gone.cells)
-    assert gone.mark == LatestMark(9, 2**64 - 1, -5, True, True)
+    assert gone.mark == KeyedMark(9, 2**64 - 1, -5, True, True)
     assert (last.fields, last.place.offset) == ({"text": "é".encode(), "more": b"\xff"}, 3)
     assert [row.key for row in made.only([0, 2]).rows()] == [first.key, last.key]
-
-
-@given(st.dictionaries(st.text(min_size=1, max_size=8), st.none() | st.binary(max_size=20), max_size=5))
-def test_fields_come_back_as_they_were(fields: dict[str, bytes | None]) -> None:
-    mark = Mark(7, 9, "replay-1", 3, tombstone=True)
-    cell = encode_cell(mark, list(fields.items()))
-    assert mark_of(cell) == mark
-    assert fields_of(cell) == {name: value for name, value in fields.items() if value is not None}
-    assert pack([("host", b"a.example"), ("none", None)]) == b"4:host9:a.example"
 
 
 @pytest.mark.parametrize("packed", [b"x", b"4:host", b"4:host9:short", b"-1:a1:b"])
@@ -146,9 +135,9 @@ def world(tmp_path: Path, hbase_in_memory: None) -> Iterator[HBaseLatestInMemory
 def test_the_newest_row_of_a_key_is_none_that_another_stream_has_erased(world: HBaseLatestInMemory) -> None:
     """Messages 1 and 3 have the same key. Looked at is message 1, and 3 is erased in another stream."""
     world.ingest()
-    (window,) = world.opened.book.committed()
+    (window,) = world.opened.ledger.committed()
     row = StoredRow(Place(at(0), 1, 0), Mark(window.generation, 0, "ingest", 1, False), {"id": b"1"})
-    found = look_up(world.opened.book, Coordinate(at(0), 1))
+    found = look_up(world.opened.ledger, Coordinate(at(0), 1))
 
     def newest(opened: object) -> tuple[str, bytes]:
         under_keys, problems = trace._under_keys(opened, found, {"hbase_latest": [row]})  # type: ignore[arg-type]
@@ -157,7 +146,7 @@ def test_the_newest_row_of_a_key_is_none_that_another_stream_has_erased(world: H
         return under.said, under.fields["value"]
 
     assert newest(world.opened) == ("the newest row of its key, from orders/0@3", b"0@3")
-    hiding = replace(world.opened, book=world.opened.book.hiding(offsets((0, 3, 4))))
+    hiding = replace(world.opened, ledger=world.opened.ledger.hiding(offsets((0, 3, 4))))
     assert newest(hiding) == ("the newest row of its key, from this message", b"0@1")
     assert world.shown()[1][1] == "0@3"
 
@@ -180,9 +169,9 @@ def test_a_publication_that_was_asleep_writes_below_those_that_came_later(
         real(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(table, "put", sleeping)
-    (window,) = world.opened.book.committed()
+    (window,) = world.opened.ledger.committed()
     place = window.record.places[0].place
-    world.plain.publish(world.opened.book, world.opened.connections, place, window.record)
+    world.admin.publish(world.opened.ledger, world.opened.connections, place, window.record)
     assert not asleep
     assert world.shown() == world.counting() == world.wanted() == {}
 
@@ -196,12 +185,12 @@ def test_two_lanes_that_wait_are_published_together(world: HBaseLatestInMemory) 
 
     with pytest.raises(Killed):
         world.replay(offsets((0, 3, 5)), "replay 1", until=Step.COMMITTED)
-    first = world.opened.book.head("replay-1") or next(
-        stored for lane, stored in world.opened.book.heads().items() if lane.startswith("replay")
+    first = world.opened.ledger.head("replay-1") or next(
+        stored for lane, stored in world.opened.ledger.heads().items() if lane.startswith("replay")
     )
     assert first.head.last is not None
-    (ingest,) = (one.record for one in world.opened.book.committed() if one.record.lane == "ingest")
-    world.plain.publish(world.opened.book, world.opened.connections, ingest.places[0].place, ingest)
+    (ingest,) = (one.record for one in world.opened.ledger.committed() if one.record.lane == "ingest")
+    world.admin.publish(world.opened.ledger, world.opened.connections, ingest.places[0].place, ingest)
     assert world.shown() == world.counting() == world.wanted()
 
 
@@ -214,7 +203,7 @@ def test_a_reader_begins_again_where_a_window_was_committed_meanwhile(
     table = type(world.table)
     real, began = table.all_rows, []
 
-    def beside(*given: object) -> Iterator[latest.LatestRow]:
+    def beside(*given: object) -> Iterator[latest.KeyedRow]:
         for row in real(*given):  # type: ignore[arg-type]
             yield row
             if not began:
@@ -234,10 +223,10 @@ def test_what_a_worker_of_a_ledger_that_was_replaced_publishes_is_not_taken_for_
 ) -> None:
     record = world.ingest()
     assert record is not None
-    place, book = record.places[0].place, world.opened.book
+    place, ledger = record.places[0].place, world.opened.ledger
 
     def shown() -> list[tuple[str, int]]:
-        return [*world.plain.shown(book, world.opened.connections, place)]
+        return [*world.admin.shown(ledger, world.opened.connections, place)]
 
     assert shown() == [("ingest", record.attempt.generation)]
     world.table.begin("ingest", 10**14, "another restoration", world.now)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.memory import MemoryStore
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, TooLarge
-from tidemark.ledger.book import Book, head_key
 from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.ledger import Ledger, head_key
 from tidemark.ledger.limits import check_pending
 from tidemark.ledger.records import FORMAT, Head, LaneKind, LaneState, Pending, Register, Window, WindowRange, positions
 from tidemark.ledger.stores.contract import Key
@@ -94,7 +94,7 @@ def test_a_head_that_contradicts_itself_is_refused_and_left(stored: bytes, said:
     store = MemoryStore()
     store.values[head_key("ingest")] = stored
     with pytest.raises(LedgerContradiction, match=said):
-        Book(store, "s").head("ingest")
+        Ledger(store, "s").head("ingest")
     assert store.values[head_key("ingest")] == stored
 
 
@@ -107,34 +107,34 @@ def test_a_head_that_could_become_too_large_is_refused_at_pin() -> None:
 
 
 def test_a_selection_is_found_by_what_it_holds() -> None:
-    book = Book(MemoryStore(), "s")
+    ledger = Ledger(MemoryStore(), "s")
     ranges = RangeSet([OffsetRange(TopicPartition("logs", 1), 3, 9), OffsetRange(TopicPartition("logs", 0), 1, 2)])
-    ref = book.store_selection(ranges)
+    ref = ledger.store_selection(ranges)
     assert ref.offsets == 7
-    assert Book(book.store, "s").selection(ref) == ranges
-    assert book.find_selection("0" * 64) is None
+    assert Ledger(ledger.store, "s").selection(ref) == ranges
+    assert ledger.find_selection("0" * 64) is None
 
 
 @pytest.mark.covers("F19")
 def test_a_selection_that_was_changed_is_refused() -> None:
     store = MemoryStore()
-    book = Book(store, "s")
-    ref = book.store_selection(RangeSet([OffsetRange(TopicPartition("logs", 1), 3, 9)]))
+    ledger = Ledger(store, "s")
+    ref = ledger.store_selection(RangeSet([OffsetRange(TopicPartition("logs", 1), 3, 9)]))
     key = ("selection", ref.digest)
     store.values[key] = store.values[key].replace(b"9", b"8")
     with pytest.raises(LedgerUnreadable, match="does not hold what its name says"):
-        Book(store, "s").selection(ref)
+        Ledger(store, "s").selection(ref)
 
 
 @pytest.mark.covers("F19")
 def test_a_range_that_ends_before_it_starts_is_unreadable() -> None:
     store = MemoryStore()
-    book = Book(store, "s")
-    ref = book.store_selection(RangeSet([OffsetRange(TopicPartition("logs", 1), 3, 9)]))
+    ledger = Ledger(store, "s")
+    ref = ledger.store_selection(RangeSet([OffsetRange(TopicPartition("logs", 1), 3, 9)]))
     key = ("selection", ref.digest)
     store.values[key] = store.values[key].replace(b"3,9", b"9,3")
     with pytest.raises(LedgerUnreadable, match="from 9 until 3 is not a range of offsets") as caught:
-        Book(store, "s").selection(ref)
+        Ledger(store, "s").selection(ref)
     assert caught.value.exit_code == 7
     stored = encode(Pending(window=window(1), token="t", previous=None))
     backwards = stored.replace(b'"from":0,"until":5', b'"from":5,"until":0')
@@ -150,7 +150,7 @@ def test_a_lost_register_is_not_begun_anew() -> None:
     store = MemoryStore()
     store.values[head_key("ingest")] = encode(HEAD)
     with pytest.raises(LedgerContradiction, match="s has head/ingest and no register: it was lost"):
-        draw_generation(Book(store, "s"))
+        draw_generation(Ledger(store, "s"))
     assert ("register",) not in store.values
 
 
@@ -162,11 +162,11 @@ def test_two_first_runs_at_once_are_no_lost_register() -> None:
         def scan(self, prefix: Key) -> Iterator[tuple[Key, bytes]]:
             if ("register",) not in self.values:
                 first.values = self.values
-                open_lane(Book(first, "s"), "ingest", LaneKind.INGEST, run="first", start=HEAD.positions)
+                open_lane(Ledger(first, "s"), "ingest", LaneKind.INGEST, run="first", start=HEAD.positions)
             return super().scan(prefix)
 
     first, store = MemoryStore(), Slow()
-    stored = open_lane(Book(store, "s"), "ingest", LaneKind.INGEST, run="second", start=HEAD.positions)
+    stored = open_lane(Ledger(store, "s"), "ingest", LaneKind.INGEST, run="second", start=HEAD.positions)
     assert stored.head.positions == HEAD.positions
     assert decode(store.values["register",], Register, "the register").lanes["ingest"].run == "first"
 
@@ -178,14 +178,14 @@ def test_generations_never_fall_whatever_the_clock_says() -> None:
 
     now = 1_000_000_000
     store = MemoryStore()
-    book = Book(store, "s", clock=lambda: now)
-    first, *_ = draw_generation(book)
+    ledger = Ledger(store, "s", clock=lambda: now)
+    first, *_ = draw_generation(ledger)
     now -= 5_000
-    second, *_ = draw_generation(book)
+    second, *_ = draw_generation(ledger)
     assert (first, second) == (1_000_000_000, 1_000_000_001)
     now -= 3_600_000
     with pytest.raises(ClockBehind, match="3605 s ahead of this machine's clock"):
-        draw_generation(book)
+        draw_generation(ledger)
     register = decode(store.values["register",], Register, "register")
     assert register.generation == second
 

@@ -15,9 +15,9 @@ from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, World, hold, plan
 from tidemark.commit import protocol
 from tidemark.commit.fence import fence_of, holding
-from tidemark.commit.protocol import Fence, Listener, Taken
+from tidemark.commit.protocol import Fence, HeldWindow, Listener
 from tidemark.errors import Fenced, HeldByAnother, WrongUse
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import Attempt, Guarantee, Head, LaneKind, Record, Window, positions
 from tidemark.ledger.recovery.backup import back_up, restore, retire
 from tidemark.ledger.recovery.verifying import verify
@@ -33,7 +33,7 @@ def elsewhere(world: World, path: Path, store: MemoryStore) -> World:
     """The same stream after a restoration in another store, a minute later."""
     there = World(store)
     there.now = world.now + 60_000
-    restore(there.book, path)
+    restore(there.ledger, path)
     return there
 
 
@@ -52,25 +52,25 @@ def test_a_compaction_beside_a_move_removes_nothing_that_the_new_ledger_names(
         world.now += 10
         world.ends((0, end), (0, 0))
         world.ingest(f"run {end}")
-    old, moved = world.opened, list[Book]()
+    old, moved = world.opened, list[Ledger]()
     heard: list[steps.CompactionStep] = []
 
     def move(step: steps.CompactionStep) -> None:
         if len(heard) == number:
-            retire(old.book, "moved to PostgreSQL")
-            back_up(old.book, tmp_path / "final")
-            book = Book(MemoryStore(), world.name, clock=lambda: world.now)
-            restore(book, tmp_path / "final")
-            moved.append(book)
+            retire(old.ledger, "moved to PostgreSQL")
+            back_up(old.ledger, tmp_path / "final")
+            ledger = Ledger(MemoryStore(), world.name, clock=lambda: world.now)
+            restore(ledger, tmp_path / "final")
+            moved.append(ledger)
         heard.append(step)
 
     refused = pytest.raises(WrongUse, match="was retired, and is used no more: moved to PostgreSQL")
     # The last step leaves nothing to do.
     with refused if number < 4 else nullcontext():
         world.compact("compaction", on_step=move)
-    (book,) = moved
-    world.opened = replace(old, book=book)
-    assert verify(book) == []
+    (ledger,) = moved
+    world.opened = replace(old, ledger=ledger)
+    assert verify(ledger) == []
     assert world.counting() == world.wanted()
     world.compact("compaction of the new ledger")
     world.ends((0, 11), (0, 0))
@@ -89,7 +89,7 @@ class Moves(NoWork):
 
 
 def at_most_once(head: Head) -> Window:
-    return structs.replace(plan(head), guarantee=Guarantee.AT_MOST_ONCE)
+    return structs.replace(plan(head), guarantee=Guarantee.AT_MAX_ONCE)
 
 
 @pytest.mark.covers("N13")
@@ -97,21 +97,21 @@ def at_most_once(head: Head) -> Window:
 def test_a_window_that_was_committed_before_it_is_read_is_written_no_further(kind: type[MemoryStore]) -> None:
     world = World(kind())
     world.open()
-    pending = protocol.pin(world.book, world.sweeps, LANE, at_most_once)
+    pending = protocol.pin(world.ledger, world.sweeps, LANE, at_most_once)
     assert pending is not None
-    work = Moves(lambda: retire(world.book, "moved"))
-    held: list[Taken] = []
+    work = Moves(lambda: retire(world.ledger, "moved"))
+    held: list[HeldWindow] = []
 
-    def hold_it(taken: Taken) -> AbstractContextManager[Fence]:
+    def hold_it(taken: HeldWindow) -> AbstractContextManager[Fence]:
         held.append(taken)
-        return holding(world.book, lambda: ("reading", {}), taken)
+        return holding(world.ledger, lambda: ("reading", {}), taken)
 
     with pytest.raises(
         Fenced, match=r"is written no further: this ledger of s was retired, and is used no more: moved"
     ):
-        protocol.process(world.book, world.sweeps, work, hold_it, LANE, pending.window.seq, RUN)
+        protocol.process(world.ledger, world.sweeps, work, hold_it, LANE, pending.window.seq, RUN)
     with pytest.raises(Fenced, match="was retired"):
-        fence_of(world.book, held[0]).check()
+        fence_of(world.ledger, held[0]).check()
 
 
 @pytest.mark.covers("N13")
@@ -120,15 +120,22 @@ def test_a_receipt_that_comes_after_the_move_is_not_said_to_be_stored(kind: type
     """It retires after the last look at the fence."""
     world = World(kind())
     world.open()
-    pending = protocol.pin(world.book, world.sweeps, LANE, at_most_once)
+    pending = protocol.pin(world.ledger, world.sweeps, LANE, at_most_once)
     assert pending is not None
     with pytest.raises(
         WrongUse, match=r"committed before it was read, and its ledger was retired .* replay its offsets"
     ):
         protocol.process(
-            world.book, world.sweeps, Moves(lambda: None), hold, LANE, pending.window.seq, RUN, on_step=retiring(world)
+            world.ledger,
+            world.sweeps,
+            Moves(lambda: None),
+            hold,
+            LANE,
+            pending.window.seq,
+            RUN,
+            on_step=retiring(world),
         )
-    back_up(world.book, tmp_path / "final")
+    back_up(world.ledger, tmp_path / "final")
     there = elsewhere(world, tmp_path / "final", kind())
     assert there.process(there.pin()).seq == 2
 
@@ -136,7 +143,7 @@ def test_a_receipt_that_comes_after_the_move_is_not_said_to_be_stored(kind: type
 def retiring(world: World) -> Listener:
     def heard(step: protocol.Step) -> None:
         if step == protocol.Step.VERIFIED:
-            retire(world.book, "moved")
+            retire(world.ledger, "moved")
 
     return heard
 
@@ -145,15 +152,15 @@ def test_a_ledger_is_not_retired_under_a_window_that_was_committed_before_it_is_
     """Its receipt would be lost. The command looks before it asks."""
     world = World()
     world.open()
-    pending = protocol.pin(world.book, world.sweeps, LANE, at_most_once)
+    pending = protocol.pin(world.ledger, world.sweeps, LANE, at_most_once)
     assert pending is not None
 
     def ask() -> None:
         with pytest.raises(HeldByAnother, match="committed before it was read, is still written by run run 1"):
-            protocol.check_nobody_writes(world.book)
+            protocol.check_nobody_writes(world.ledger)
 
-    protocol.process(world.book, world.sweeps, Moves(ask), hold, LANE, pending.window.seq, RUN)
-    protocol.check_nobody_writes(world.book)
+    protocol.process(world.ledger, world.sweeps, Moves(ask), hold, LANE, pending.window.seq, RUN)
+    protocol.check_nobody_writes(world.ledger)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -165,16 +172,16 @@ def test_a_retired_ledger_settles_nothing(kind: type[MemoryStore], tmp_path: Pat
 
     def heard(step: protocol.Step) -> None:
         if step == protocol.Step.COMMITTED:
-            retire(world.book, "moved")
-            back_up(world.book, tmp_path / "final")
+            retire(world.ledger, "moved")
+            back_up(world.ledger, tmp_path / "final")
 
-    protocol.take(world.book, LANE, seq, OTHER)
+    protocol.take(world.ledger, LANE, seq, OTHER)
     with pytest.raises(WrongUse, match="was retired"):
         world.process(seq, OTHER, on_step=heard)
     assert world.sweeps.swept == []
     there = elsewhere(world, tmp_path / "final", kind())
     assert there.process(there.pin()).seq == 3
-    assert there.sweeps.swept == [world.book.head(LANE).head.last.attempt.generation]  # type: ignore[union-attr]
+    assert there.sweeps.swept == [world.ledger.head(LANE).head.last.attempt.generation]  # type: ignore[union-attr]
 
 
 # a backup while a lane ends
@@ -186,14 +193,14 @@ class Killed(Exception):
 
 def replay(world: World, run: str) -> Record:
     """A replay of the first ten offsets, whose lane is still open."""
-    chosen = world.book.store_selection(TEN)
+    chosen = world.ledger.store_selection(TEN)
     lane = f"replay-{run}"
-    open_lane(world.book, lane, LaneKind.REPLAY, run=run, start=positions({AT: 0}), selection=chosen)
+    open_lane(world.ledger, lane, LaneKind.REPLAY, run=run, start=positions({AT: 0}), selection=chosen)
     again = protocol.pin(
-        world.book, world.sweeps, lane, lambda head: structs.replace(plan(head), selection=chosen, run=run)
+        world.ledger, world.sweeps, lane, lambda head: structs.replace(plan(head), selection=chosen, run=run)
     )
     assert again is not None
-    return protocol.process(world.book, world.sweeps, NoWork(), hold, lane, 1, protocol.Run(run, "v1", "d"))
+    return protocol.process(world.ledger, world.sweeps, NoWork(), hold, lane, 1, protocol.Run(run, "v1", "d"))
 
 
 def half_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -206,7 +213,7 @@ def half_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> str:
     with monkeypatch.context() as patched:
         patched.setattr("tidemark.ledger.register._release", dies)
         with pytest.raises(Killed):
-            close_lane(world.book, lane)
+            close_lane(world.ledger, lane)
     return lane
 
 
@@ -221,17 +228,17 @@ def test_a_lane_that_was_being_closed_is_closed_in_the_restored_ledger(
     world.one_window()
     lane = half_closed(world, monkeypatch)
     if final:
-        retire(world.book, "moved")
-    back_up(world.book, tmp_path / "backup")
+        retire(world.ledger, "moved")
+    back_up(world.ledger, tmp_path / "backup")
     there = elsewhere(world, tmp_path / "backup", to())
-    register = there.book.register()
+    register = there.ledger.register()
     assert register is not None
     assert (list(register[1].lanes), register[1].closed) == ([LANE], 1)
     assert there.process(there.pin()).seq == 2
     # Its claim is free, and closing it once more changes nothing.
-    close_lane(there.book, lane)
+    close_lane(there.ledger, lane)
     assert replay(there, "another").seq == 1
-    assert verify(there.book) == []
+    assert verify(there.ledger) == []
 
 
 class BetweenReads(TransactionalStore):
@@ -253,11 +260,11 @@ def test_a_replay_that_ends_beside_a_backup_stops_no_restored_ledger(tmp_path: P
     world = World(store)
     world.one_window()
     lane = replay(world, "r").lane
-    store.meanwhile = (lambda: close_lane(world.book, lane),)
-    back_up(world.book, tmp_path / "backup")
+    store.meanwhile = (lambda: close_lane(world.ledger, lane),)
+    back_up(world.ledger, tmp_path / "backup")
     there = elsewhere(world, tmp_path / "backup", TransactionalStore())
     assert there.process(there.pin()).seq == 2
-    assert verify(there.book) == []
+    assert verify(there.ledger) == []
 
 
 @pytest.mark.covers("N13")
@@ -268,6 +275,6 @@ def test_a_late_mark_of_an_older_window_keeps_no_lane_half_closed(monkeypatch: p
     lane = half_closed(world, monkeypatch)
     world.store.put(("settled", lane), b"0000000000000000000")
     assert world.process(world.pin()).seq == 2
-    register = world.book.register()
+    register = world.ledger.register()
     assert register is not None
     assert list(register[1].lanes) == [LANE]

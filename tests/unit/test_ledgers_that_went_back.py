@@ -24,12 +24,12 @@ from tidemark.audit.repair import name_after_repair
 from tidemark.clients.sql import Database
 from tidemark.commit import protocol
 from tidemark.errors import ClockAhead, ClockBehind, LedgerContradiction, OwnedByAnother
-from tidemark.ledger.book import Book
 from tidemark.ledger.forgetting import replaces
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import LaneKind, Record, Register, positions
 from tidemark.ledger.recovery.backup import back_up, restore, retire
 from tidemark.ledger.register import accept_generation, close_lane, note_places, open_lane
-from tidemark.ledger.stores.kind import Waits
+from tidemark.ledger.stores.kind import RequestTimeouts
 from tidemark.ledger.stores.sql import SQLLedgerStore
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.windows import lanes
@@ -45,8 +45,8 @@ DAY = 86_400_000
 LATEST = (DeltaLatestInMemory, IcebergLatestInMemory)
 
 
-def register_of(book: Book) -> Register:
-    stored = book.register()
+def register_of(ledger: Ledger) -> Register:
+    stored = ledger.register()
     assert stored is not None
     return stored[1]
 
@@ -54,7 +54,7 @@ def register_of(book: Book) -> Register:
 def restored(world: World, path: Path, after: int = 60_000) -> World:
     there = World(TransactionalStore())
     there.now = world.now + after
-    restore(there.book, path)
+    restore(there.ledger, path)
     return there
 
 
@@ -63,11 +63,11 @@ def restored(world: World, path: Path, after: int = 60_000) -> World:
 
 def replay(world: World, run: str) -> Record:
     lane = f"replay-{run}"
-    chosen = world.book.store_selection(RangeSet([OffsetRange(AT, 0, 10)]))
-    open_lane(world.book, lane, LaneKind.REPLAY, run=run, start=positions({AT: 0}), selection=chosen)
-    protocol.pin(world.book, world.sweeps, lane, lambda head: structs.replace(plan(head), selection=chosen, run=run))
-    done = protocol.process(world.book, world.sweeps, NoWork(), hold, lane, 1, protocol.Run(run, "v1", "d"))
-    close_lane(world.book, lane)
+    chosen = world.ledger.store_selection(RangeSet([OffsetRange(AT, 0, 10)]))
+    open_lane(world.ledger, lane, LaneKind.REPLAY, run=run, start=positions({AT: 0}), selection=chosen)
+    protocol.pin(world.ledger, world.sweeps, lane, lambda head: structs.replace(plan(head), selection=chosen, run=run))
+    done = protocol.process(world.ledger, world.sweeps, NoWork(), hold, lane, 1, protocol.Run(run, "v1", "d"))
+    close_lane(world.ledger, lane)
     return done
 
 
@@ -78,17 +78,17 @@ def test_a_backup_that_is_restored_once_more_is_one_that_has_forgotten(final: bo
     world = World(TransactionalStore())
     world.one_window()
     if final:
-        retire(world.book, "moved")
-    back_up(world.book, tmp_path / "backup")
+        retire(world.ledger, "moved")
+    back_up(world.ledger, tmp_path / "backup")
     one = restored(world, tmp_path / "backup")
     lost = [replay(one, f"lost {number}") for number in range(3)]
     two = restored(world, tmp_path / "backup", after=120_000)
     anew = [replay(two, f"anew {number}") for number in range(3)]
     assert not {record.attempt.generation for record in lost} & {record.attempt.generation for record in anew}
-    names = [register_of(found.book) for found in (world, one, two)]
+    names = [register_of(found.ledger) for found in (world, one, two)]
     assert len({register.restored for register in names}) == 3
     assert len({register.ledger for register in names}) == 3
-    assert len({versions_of(found.book) for found in (world, one, two)}) == 3
+    assert len({versions_of(found.ledger) for found in (world, one, two)}) == 3
     # Each takes the place of those before it, and of no other.
     assert [replaces(a.ledger, b.ledger) for a in names for b in names] == [
         *(False, False, False),
@@ -103,16 +103,16 @@ def test_a_backup_that_is_restored_by_a_clock_that_is_behind(tmp_path: Path) -> 
     world = World(TransactionalStore())
     world.now = 1_700_000_000_000
     world.one_window()
-    back_up(world.book, tmp_path / "backup")
+    back_up(world.ledger, tmp_path / "backup")
     one = restored(world, tmp_path / "backup")
     lost = [replay(one, f"lost {number}") for number in range(3)]
     two = World(TransactionalStore())
     two.now = one.now - 30_000
     two.store.server_time = lambda: one.now + 1_000
-    restore(two.book, tmp_path / "backup")
+    restore(two.ledger, tmp_path / "backup")
     anew = replay(two, "anew")
     assert anew.attempt.generation > max(record.attempt.generation for record in lost)
-    assert replaces(register_of(two.book).ledger, register_of(one.book).ledger)
+    assert replaces(register_of(two.ledger).ledger, register_of(one.ledger).ledger)
 
 
 @pytest.mark.covers("N13")
@@ -128,11 +128,11 @@ def test_generations_that_were_counted_up_from_a_wrong_clock_are_not_drawn_again
     world.store.server_time = lambda: world.now
     with pytest.raises(ClockBehind):
         world.process(world.pin())
-    accept_generation(world.book, "a wrong clock")
+    accept_generation(world.ledger, "a wrong clock")
     pending = world.head.pending
     assert pending is not None
     world.process(pending.window.seq)
-    back_up(world.book, tmp_path / "backup")
+    back_up(world.ledger, tmp_path / "backup")
     world.now += 60_000
     lost = [world.process(world.pin()).attempt.generation for _ in range(3)]
     there = restored(world, tmp_path / "backup", after=DAY // 2)
@@ -148,16 +148,16 @@ def test_a_restoration_by_a_wrong_clock_writes_nothing(tmp_path: Path) -> None:
     world = World(TransactionalStore())
     world.now = 1_700_000_000_000
     world.one_window()
-    back_up(world.book, tmp_path / "backup")
+    back_up(world.ledger, tmp_path / "backup")
     there = World(TransactionalStore())
     right = world.now + 3_600_000
     there.store.server_time = lambda: right
     there.now = right + DAY
     with pytest.raises(ClockAhead, match="this machine's clock is 86400 s ahead of that of the ledger's server"):
-        restore(there.book, tmp_path / "backup")
+        restore(there.ledger, tmp_path / "backup")
     assert there.store.values == {}
     there.now = right
-    restore(there.book, tmp_path / "backup")
+    restore(there.ledger, tmp_path / "backup")
     assert there.process(there.pin()).seq == 2
     # Another machine, whose clock is not ahead of anybody's, draws as well.
     there.now = right - 1_000
@@ -168,7 +168,7 @@ def test_a_restoration_by_a_wrong_clock_writes_nothing(tmp_path: Path) -> None:
 
 
 def in_sqlite(path: Path, table: str = "tidemark_ledger") -> SQLLedgerStore:
-    return SQLLedgerStore(Database("sqlite", str(path)), table, "s", "tidemark_offsets", Waits(5, 5))
+    return SQLLedgerStore(Database("sqlite", str(path)), table, "s", "tidemark_offsets", RequestTimeouts(5, 5))
 
 
 def shown(path: Path) -> list[tuple[int, ...]]:
@@ -183,13 +183,13 @@ def test_a_restored_ledger_in_sql_shows_its_own_offsets(place: str, tmp_path: Pa
     here = tmp_path / "ledger.db"
     world = World(in_sqlite(here))  # type: ignore[arg-type]
     world.one_window()
-    back_up(world.book, tmp_path / "backup")
+    back_up(world.ledger, tmp_path / "backup")
     world.process(world.pin())
     assert shown(here) == [(0, 20)]
     there = here if place == "another table" else tmp_path / "other.db"
     moved = World(in_sqlite(there, "restored"))  # type: ignore[arg-type]
     moved.now = world.now + 60_000
-    restore(moved.book, tmp_path / "backup")
+    restore(moved.ledger, tmp_path / "backup")
     assert shown(there) == [(0, 10)]
     moved.process(moved.pin())
     assert shown(there) == [(0, 20)]
@@ -198,10 +198,10 @@ def test_a_restored_ledger_in_sql_shows_its_own_offsets(place: str, tmp_path: Pa
 def test_a_restored_ledger_in_hbase_shows_its_own_offsets(tmp_path: Path) -> None:
     world = World()
     world.one_window()
-    back_up(world.book, tmp_path / "backup")
+    back_up(world.ledger, tmp_path / "backup")
     there = World()
     there.now = world.now + 60_000
-    restore(there.book, tmp_path / "backup")
+    restore(there.ledger, tmp_path / "backup")
     assert there.store.published == [(there.now, {"logs": {0: 10}})]
 
 
@@ -224,7 +224,7 @@ def test_a_ledger_that_was_replaced_writes_and_removes_nothing(
 ) -> None:
     """Its server comes back, or a worker still has the old connection. `begun`: the new one has committed windows by then."""
     world = stream(make, tmp_path)
-    back_up(world.opened.book, tmp_path / "backup")
+    back_up(world.opened.ledger, tmp_path / "backup")
     old, committed = world.opened, dict(world.committed)
     world.restore(tmp_path / "backup")
     if begun:
@@ -249,7 +249,7 @@ def test_an_attempt_that_is_at_work_when_its_ledger_is_replaced_publishes_nothin
     make: type[LatestInMemory], step: protocol.Step, tmp_path: Path
 ) -> None:
     world = stream(make, tmp_path)
-    back_up(world.opened.book, tmp_path / "backup")
+    back_up(world.opened.ledger, tmp_path / "backup")
     old, committed = world.opened, dict(world.committed)
     real = protocol.process
 
@@ -323,22 +323,22 @@ def test_the_mark_of_a_folder_stays_the_one_that_a_job_knows_it_by(tmp_path: Pat
 def test_a_restored_ledger_takes_over_what_it_can(tmp_path: Path) -> None:
     """The others are named, and taken over by the first window that writes there."""
     world = stream(DeltaLatestInMemory, tmp_path)
-    back_up(world.opened.book, tmp_path / "backup")
-    book = Book(MemoryStore(), world.name, clock=lambda: world.now)
-    restore(book, tmp_path / "backup")
+    back_up(world.opened.ledger, tmp_path / "backup")
+    ledger = Ledger(MemoryStore(), world.name, clock=lambda: world.now)
+    restore(ledger, tmp_path / "backup")
 
     def away(*_: object) -> None:
         raise OSError("no route to host")
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(files, "owner", away)
-        (left,) = take_over(book, world.opened.connections)
+        (left,) = take_over(ledger, world.opened.connections)
     assert left.startswith("the sink delta_latest (delta_latest, ")
     assert left.endswith(": no route to host")
-    assert take_over(book, world.opened.connections) == []
-    ledger = register_of(book).ledger
-    assert files.owner(world.sink.history(world.opened.connections).folder)["ledger"] == ledger
-    assert check_owner("here", {"stream": "orders", "ledger": ledger}, "orders", ledger) is False
+    assert take_over(ledger, world.opened.connections) == []
+    identity = register_of(ledger).ledger
+    assert files.owner(world.sink.history(world.opened.connections).folder)["ledger"] == identity
+    assert check_owner("here", {"stream": "orders", "ledger": identity}, "orders", identity) is False
 
 
 # a database that went back
@@ -348,7 +348,7 @@ def rolled_back(world: StreamInMemory, values: dict[Any, bytes]) -> None:
     """What a standby without the last commits holds, or a dump."""
     store = MemoryStore()
     store.values = values
-    world.opened = replace(world.opened, book=Book(store, world.name, clock=lambda: world.now))
+    world.opened = replace(world.opened, ledger=Ledger(store, world.name, clock=lambda: world.now))
 
 
 @pytest.mark.covers("I2")
@@ -357,26 +357,26 @@ def test_an_iceberg_table_under_a_database_that_went_back_has_each_row_once(lost
     world = IcebergInMemory(tmp_path)
     world.ends((0, 3), (0, 0))
     world.ingest("run 3")
-    values = dict(world.opened.book.store.values)  # type: ignore[attr-defined]
+    values = dict(world.opened.ledger.store.values)  # type: ignore[attr-defined]
     for number in range(lost):
         world.now += 5_000
         world.ends((0, 6 + number), (0, 0))
         world.ingest(f"lost {number}")
     world.now += 5_000
-    before = register_of(world.opened.book).ledger
+    before = register_of(world.opened.ledger).ledger
     rolled_back(world, values)
     for end in (8, 9):
         world.ends((0, end), (0, 0))
         world.ingest(f"run {end}")
         assert world.seen() == world.counting() == [(0, offset) for offset in range(end)]
-    after = register_of(world.opened.book)
+    after = register_of(world.opened.ledger)
     assert replaces(after.ledger, before)
     assert after.clock is not None
     assert "has shown generation" in after.clock.reason
     # It is noted once.
     world.ends((0, 10), (0, 0))
     world.ingest("run 10")
-    assert register_of(world.opened.book).restored == after.restored
+    assert register_of(world.opened.ledger).restored == after.restored
 
 
 @pytest.mark.covers("L3")
@@ -400,7 +400,7 @@ def test_newest_rows_of_a_replay_that_a_database_has_forgotten_go(make: type[Lat
 def test_a_ledger_that_knows_all_that_was_shown_is_left_as_it_is(make: type[LatestInMemory], tmp_path: Path) -> None:
     """Also after replays, erasures and compactions, whose lanes are closed."""
     world = stream(make, tmp_path)
-    before = register_of(world.opened.book).ledger
+    before = register_of(world.opened.ledger).ledger
     world.replay(offsets((0, 1, 2)), "replay")
     world.ends((0, 6), (0, 0))
     world.ingest("run 6")
@@ -409,7 +409,7 @@ def test_a_ledger_that_knows_all_that_was_shown_is_left_as_it_is(make: type[Late
     world.vacuum()
     world.ends((0, 8), (0, 0))
     world.ingest("run 8")
-    assert register_of(world.opened.book).ledger == before
+    assert register_of(world.opened.ledger).ledger == before
 
 
 WORLDS = (IcebergInMemory, DeltaInMemory, LettersInSQLite, *LATEST)
@@ -453,7 +453,7 @@ def test_whatever_runs_first_notices_that_the_database_went_back(
     for end in (3, 6):
         world.ends((0, end), (0, 0))
         world.ingest(f"run {end}")
-    before, values = register_of(world.opened.book), dict(world.store.values)
+    before, values = register_of(world.opened.ledger), dict(world.store.values)
     if lost == "ingest":
         world.ends((0, 8), (0, 0))
         world.ingest("lost")
@@ -462,7 +462,7 @@ def test_whatever_runs_first_notices_that_the_database_went_back(
     rolled_back(world, values)
     world.now += 60_000
     begin(world, kind)
-    after = register_of(world.opened.book)
+    after = register_of(world.opened.ledger)
     assert after.clock is not None
     assert "has shown generation" in after.clock.reason
     assert replaces(after.ledger, before.ledger)
@@ -483,7 +483,7 @@ def test_a_place_that_only_a_closed_lane_has_written_tells_too(make: Any, knows:
         rewrite(world, other)
         lane = claim_lane(world.opened, LaneKind.BACKFILL, run, offsets((0, start, until)), "a test")
         assert lanes.plan_lane(world.opened, lane, run) is not None
-        note_places(world.opened.book, [world.receipt(lane, 1, 1)])
+        note_places(world.opened.ledger, [world.receipt(lane, 1, 1)])
         world.process(lane, run)
         lanes.finish(world.opened, lane)
 
@@ -492,13 +492,13 @@ def test_a_place_that_only_a_closed_lane_has_written_tells_too(make: Any, knows:
         rewrite(world, text)
         world.ends((0, 7), (0, 0))
         world.ingest("run 7")
-    before, values = register_of(world.opened.book), dict(world.store.values)
+    before, values = register_of(world.opened.ledger), dict(world.store.values)
     backfill("lost", 1, 3)
     rolled_back(world, values)
     world.now += 60_000
     backfill("new", 1, 3)
     assert world.seen() == [(0, offset) for offset in range(0 if knows == "the ledger" else 1, 3)]
-    assert replaces(register_of(world.opened.book).ledger, before.ledger)
+    assert replaces(register_of(world.opened.ledger).ledger, before.ledger)
 
 
 @pytest.mark.covers("I2", "N13")

@@ -16,7 +16,7 @@ from tests.support.streams_in_memory import StreamInMemory
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.errors import TooLarge
-from tidemark.ledger.book import Book, head_key
+from tidemark.ledger.ledger import Ledger, head_key
 from tidemark.ledger.records import (
     Head,
     LaneKind,
@@ -37,7 +37,7 @@ from tidemark.runs.windows.ingest import preview
 
 TOPIC = "t" * 20
 LONG = 2**63 - 2
-MOST = Count(LONG, "f" * 16)
+MAX = Count(LONG, "f" * 16)
 # Of each ledger, with the column of its numbers in the table of docs/ledger.md.
 LIMITS = [
     (HBaseLedgerStore.max_value_bytes, 2),
@@ -58,12 +58,12 @@ class LargestTallies(NoWork):
                 topic=one.topic,
                 incarnation=one.incarnation,
                 partition=one.partition,
-                read=MOST,
-                stored=MOST,
-                skipped=MOST,
-                invalid=MOST,
-                failed=MOST,
-                rows=MOST,
+                read=MAX,
+                stored=MAX,
+                skipped=MAX,
+                invalid=MAX,
+                failed=MAX,
+                rows=MAX,
                 content="f" * 16,
                 source="f" * 16,
                 first=LONG,
@@ -127,18 +127,18 @@ def documented(column: int) -> int:
 def test_the_largest_window_that_is_pinned_can_be_committed(limit: int, column: int) -> None:
     partitions = documented(column)
     store = MemoryStore(max_value_bytes=limit)
-    book = Book(store, "s")
+    ledger = Ledger(store, "s")
     start = positions({TopicPartition(TOPIC, number): 10**9 for number in range(partitions)})
-    open_lane(book, "ingest", LaneKind.INGEST, run="r", start=start)
+    open_lane(ledger, "ingest", LaneKind.INGEST, run="r", start=start)
     # A window behind another one: the head holds the last record and the pending window at once.
     for _ in range(2):
-        assert protocol.pin(book, Sweeps(), "ingest", plan_of(partitions)) is not None
-        protocol.abandon(book, "ingest", "r" * protocol.MOST_REASON, take_over=True)
-        pending = protocol.pin(book, Sweeps(), "ingest", plan_of(partitions))
+        assert protocol.pin(ledger, Sweeps(), "ingest", plan_of(partitions)) is not None
+        protocol.abandon(ledger, "ingest", "r" * protocol.MAX_REASON, take_over=True)
+        pending = protocol.pin(ledger, Sweeps(), "ingest", plan_of(partitions))
         assert pending is not None
         assert len(store.values[head_key("ingest")]) <= limit
         work = LargestTallies(pending.window)
-        protocol.process(book, Sweeps(), work, hold, "ingest", pending.window.seq, Run("r" * 60, "v" * 60, "d" * 64))
+        protocol.process(ledger, Sweeps(), work, hold, "ingest", pending.window.seq, Run("r" * 60, "v" * 60, "d" * 64))
         assert len(store.values[head_key("ingest")]) <= limit
 
 
@@ -146,14 +146,14 @@ def test_the_largest_window_that_is_pinned_can_be_committed(limit: int, column: 
 def test_a_tenth_more_is_refused_when_it_is_pinned(limit: int, column: int) -> None:
     partitions = documented(column) * 11 // 10
     store = MemoryStore(max_value_bytes=limit)
-    book = Book(store, "s")
+    ledger = Ledger(store, "s")
     start = positions({TopicPartition(TOPIC, number): 10**9 for number in range(partitions)})
-    open_lane(book, "ingest", LaneKind.INGEST, run="r", start=start)
+    open_lane(ledger, "ingest", LaneKind.INGEST, run="r", start=start)
     before = store.values[head_key("ingest")]
     with pytest.raises(
         TooLarge, match=f"a window over {partitions} partitions could make the head of s/ingest"
     ) as said:
-        protocol.pin(book, Sweeps(), "ingest", plan_of(partitions))
+        protocol.pin(ledger, Sweeps(), "ingest", plan_of(partitions))
     (room,) = re.findall(r"enough for some (\d+) such partitions", str(said.value))
     # As many as fit, and no fewer than the table says.
     assert documented(column) <= int(room) < partitions

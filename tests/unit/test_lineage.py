@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.protocol_world import NoWork, Sweeps, hold
-from tests.support.streams_in_memory import TEXT, StreamInMemory, at
+from tests.support.streams_in_memory import StreamInMemory, at
 from tidemark.clients.connections import Connection
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
@@ -22,17 +22,18 @@ from tidemark.views import lineage as views
 from tidemark.views.lineage import DataSet, lineage
 from tidemark.views.values import as_plain
 
-SINKS = TEXT.replace(
-    "dead_letters:", "  - {type: hbase_aggregates, table: sums, key: id, values: {n: count}}\ndead_letters:"
-)
 PLACES = (
     SinkReceipt(name="hbase", type="hbase", place={"connection": "hbase_default", "table": "orders"}),
-    SinkReceipt(
-        name="hbase_aggregates", type="hbase_aggregates", place={"connection": "hbase_default", "table": "sums"}
-    ),
     SinkReceipt(name="kafka", type="kafka", place={"connection": "kafka_default", "topics": "big,small"}),
     SinkReceipt(name="parquet", type="parquet", place={"base": "s3a://lake/orders", "folder": "w1"}),
     SinkReceipt(name="delta", type="delta", place={"base": "/data/orders", "folder": "g1"}),
+    SinkReceipt(name="lake", type="delta_latest", place={"base": "/data/s/_history", "location": "/data/s"}),
+    SinkReceipt(
+        name="state",
+        type="hbase_latest",
+        place={"base": "/data/h", "location": "/data/h", "connection": "hbase_default", "table": "state"},
+    ),
+    SinkReceipt(name="gone", type="of_a_package_that_is_gone", place={"base": "s3a://lake/gone"}),
     SinkReceipt(name="mine", type="shop", place={"shelf": "3"}),
 )
 DEAD = SinkReceipt(name="dead_letters", type="hbase", place={"connection": "hbase_default", "table": "orders_dead"})
@@ -64,7 +65,7 @@ def connection(name: str) -> Connection:
 
 @pytest.fixture
 def made(tmp_path: Path) -> StreamInMemory:
-    stream = StreamInMemory(tmp_path, text=SINKS)
+    stream = StreamInMemory(tmp_path)
     cast("Any", stream.kafka).endpoint = SimpleNamespace(servers="source:9092,other:9092")
     stream.opened = replace(stream.opened, connections=connection)
     for end in (10, 20, 30):
@@ -72,7 +73,9 @@ def made(tmp_path: Path) -> StreamInMemory:
         run = "run" if end > 10 else "before"
         pending = ingest.plan_ingest(stream.opened, run)
         assert pending is not None
-        protocol.process(stream.opened.book, Sweeps(), Counted(), hold, INGEST, pending.window.seq, Run(run, "v1", "d"))
+        protocol.process(
+            stream.opened.ledger, Sweeps(), Counted(), hold, INGEST, pending.window.seq, Run(run, "v1", "d")
+        )
     return stream
 
 
@@ -81,12 +84,13 @@ def test_what_a_run_has_read_and_written(made: StreamInMemory) -> None:
     assert found.inputs == (DataSet("kafka://source:9092", "orders", 20),)
     assert set(found.outputs) == {
         DataSet("hbase://first:9090", "orders", 28),
-        # Nobody counts what goes into a contribution as rows.
-        DataSet("hbase://first:9090", "sums", None),
         DataSet("kafka://k1:9092", "big", 28),
         DataSet("kafka://k1:9092", "small", 28),
         DataSet("s3a://lake", "/orders", 28),
         DataSet("file", "/data/orders", 28),
+        DataSet("file", "/data/s", 28),
+        DataSet("hbase://first:9090", "state", 28),
+        DataSet("s3a://lake", "/gone", 28),
         DataSet("tidemark://orders", "mine", 28),
         DataSet("hbase://first:9090", "orders_dead", 4),
     }
@@ -112,7 +116,7 @@ def test_what_a_run_has_read_and_written(made: StreamInMemory) -> None:
 
 
 def test_totals_are_of_all_windows_whatever_is_named(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "MOST_WINDOWS", 1)
+    monkeypatch.setattr(views, "MAX_WINDOWS", 1)
     found = lineage(made.opened, [INGEST], "run").windows
     assert (len(found.windows), found.committed, found.read) == (1, 2, 20)
 

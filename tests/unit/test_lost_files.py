@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.delta_in_memory import DeltaInMemory
+from tests.support.erasures import ANN, REASON
 from tests.support.iceberg_in_memory import IcebergInMemory
 from tests.support.streams_in_memory import at, offsets
-from tests.support.sums_in_memory import ANN, REASON
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing
 from tidemark.sinks.parquet import files
@@ -38,7 +38,7 @@ def of(*numbers: range) -> list[tuple[int, int]]:
 
 def erase(world: IcebergInMemory, erased: RangeSet) -> None:
     lane = erasing.open_erasure(world.opened, "e", erasing.choose(world.opened, erased), REASON, ANN)
-    assert erasing.erase_without_spark(world.opened, lane, "e") is None
+    erasing.erase(world.opened, lane, "e")
 
 
 @pytest.mark.covers("L5")

@@ -138,7 +138,7 @@ def cut_at(world: StreamInMemory, start: int) -> None:
     def change(topics: Topics) -> Topics:
         return {**topics, "orders": known}
 
-    change_topics(world.opened.book, change)
+    change_topics(world.opened.ledger, change)
 
 
 @pytest.mark.covers("Q27")
@@ -179,12 +179,11 @@ def test_what_another_stream_of_the_ledger_has_erased_is_shown_by_none(
     world.log.away = False
     # The rows that count, for readers; and whoever plans or audits still knows what this stream has read.
     table = world.results if what == Fate.STORED else world.dead
-    book = for_readers(world.opened.book)
     sink = "hbase" if what == Fate.STORED else None
-    for ledger in (book, world.opened.book):
+    for ledger in (for_readers(world.opened.ledger), world.opened.ledger):
         rows = hbase_rows(ledger, table, sink)  # type: ignore[arg-type]
         assert [row.place.offset for row in rows] == [0, 1, 4, 5]
-    assert world.opened.book.authority().covered() == offsets((0, 0, 6))
+    assert world.opened.ledger.authority().covered() == offsets((0, 0, 6))
     if what == Fate.DEAD_LETTER:
         monkeypatch.setattr("tests.support.known_streams._WORLDS", _OneWorld(world))
         assert dead_letters(world.opened, DeadLetterFilter()).counted == 4
@@ -209,7 +208,7 @@ def test_an_erasure_of_another_topic_under_the_same_name_hides_nothing(tmp_path:
     other = beside(world, tmp_path)
     other.erase(offsets((0, 2, 3)))
     change_topics(
-        other.opened.book,
+        other.opened.ledger,
         lambda topics: {"orders": tuple(replace_id(one, "another id") for one in topics["orders"])},
     )
     assert shown(world, "orders/0@2").message.value.text == "2"
@@ -217,14 +216,14 @@ def test_an_erasure_of_another_topic_under_the_same_name_hides_nothing(tmp_path:
         TopicIncarnation(topic_id="another id", incarnation=1, since=1),
         TopicIncarnation(topic_id="id", incarnation=2, since=2),
     )
-    change_topics(world.opened.book, lambda topics: {**topics, "orders": known})
+    change_topics(world.opened.ledger, lambda topics: {**topics, "orders": known})
     change_topics(
-        other.opened.book,
+        other.opened.ledger,
         lambda topics: {"orders": tuple(replace_id(one, "id") for one in topics["orders"])},
     )
     assert shown(world, "orders/0@2").coordinate == "orders#2/0@2"
     assert shown(world, "orders/0@2").message is None
-    assert for_readers(world.opened.book).hidden == RangeSet(
+    assert for_readers(world.opened.ledger).hidden == RangeSet(
         one.__class__(at(0, 2), 2, 3) for one in offsets((0, 2, 3))
     )
 
@@ -238,7 +237,7 @@ def test_a_damaged_ledger_of_another_stream_stops_no_reader(tmp_path: Path, capl
     assert shown(world, "orders/0@2").message.value.text == "2"
     assert "what the stream copies has erased is not known" in caplog.text
     other.store.values["register",] = b"r"
-    assert for_readers(world.opened.book).hidden == RangeSet()
+    assert for_readers(world.opened.ledger).hidden == RangeSet()
 
 
 def replace_id(one: TopicIncarnation, topic_id: str) -> TopicIncarnation:

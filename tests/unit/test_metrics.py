@@ -89,9 +89,9 @@ def test_what_windows_have_done_is_added_up() -> None:
 
     records = []
     for seq in (1, 2):
-        assert protocol.pin(world.book, world.sweeps, "ingest", window) is not None
+        assert protocol.pin(world.ledger, world.sweeps, "ingest", window) is not None
         run = Run("run", "code", "digest")
-        records.append(protocol.process(world.book, world.sweeps, Counted(), hold, "ingest", seq, run))
+        records.append(protocol.process(world.ledger, world.sweeps, Counted(), hold, "ingest", seq, run))
     found = {one.name: one.value for one in counts(records)}
     assert (found["windows"], found["read"], found["stored"], found["dead_letters"]) == (2, 20, 14, 6)
     assert (found["offsets_lost"], found["offsets_skipped"]) == (3, 4)

@@ -12,7 +12,7 @@ from tidemark.errors import InvalidStreamFile
 from tidemark.streams.loading import load
 
 # What is wrong with the whole file has no line.
-MOST_SAID = 20_000
+MAX_SAID = 20_000
 
 
 def looked_at(path: Path, raw: bytes) -> str | None:
@@ -28,7 +28,7 @@ def looked_at(path: Path, raw: bytes) -> str | None:
         assert re.match(rf"{re.escape(str(path))}(:[0-9]+)?: \S", line), said
     # Escape codes and marks of direction are shown, and do nothing.
     assert [one for one in said if not one.isprintable() and one != "\n"] == [], said
-    assert len(said) < MOST_SAID
+    assert len(said) < MAX_SAID
     return said
 
 

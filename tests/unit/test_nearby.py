@@ -11,20 +11,20 @@ from tests.support.bulk import STREAM, History, load
 from tests.support.counting import CountingStore
 from tests.support.memory import MemoryStore
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import Book, View, record_key
 from tidemark.ledger.erasures import erased
+from tidemark.ledger.ledger import Ledger, LedgerSnapshot, record_key
 from tidemark.ledger.nearby import view_near
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 
-def ledger_of(windows: int, lanes: int = 30) -> tuple[Book, MemoryStore]:
+def ledger_of(windows: int, lanes: int = 30) -> tuple[Ledger, MemoryStore]:
     store = MemoryStore()
     load(store, History(windows, lanes).values)
-    return Book(store, STREAM), store
+    return Ledger(store, STREAM), store
 
 
-def said(view: View, within: RangeSet) -> dict[str, Any]:
+def said(view: LedgerSnapshot, within: RangeSet) -> dict[str, Any]:
     """All that a view says of some offsets."""
     return {
         "counts": {part: [*view.authority.within(part)] for part in within},
@@ -54,44 +54,44 @@ def some_of(covered: RangeSet, chance: random.Random, parts: int, size: int) -> 
 @pytest.mark.covers("N2")
 @pytest.mark.parametrize("seed", range(40))
 def test_of_some_offsets_it_says_what_the_whole_ledger_says(seed: int) -> None:
-    book, _ = ledger_of(400)
-    whole, chance = book.view(), random.Random(seed)
+    ledger, _ = ledger_of(400)
+    whole, chance = ledger.view(), random.Random(seed)
     within = some_of(whole.authority.covered(), chance, chance.choice([1, 1, 3, 20]), chance.choice([1, 50, 10_000]))
-    near = view_near(book, within)
+    near = view_near(ledger, within)
     assert said(near, within) == said(whole, within)
     assert all(window.covers & within for window in near.windows)
-    assert not book.changed_since(near)
+    assert not ledger.changed_since(near)
 
 
 def test_all_offsets_are_the_whole_ledger() -> None:
-    book, _ = ledger_of(400)
-    whole = book.view()
+    ledger, _ = ledger_of(400)
+    whole = ledger.view()
     within = whole.authority.covered()
-    assert said(view_near(book, within), within) == said(whole, within)
-    assert view_near(book, RangeSet()).windows == []
-    assert view_near(Book(MemoryStore(), STREAM), within).windows == []
+    assert said(view_near(ledger, within), within) == said(whole, within)
+    assert view_near(ledger, RangeSet()).windows == []
+    assert view_near(Ledger(MemoryStore(), STREAM), within).windows == []
 
 
 def test_one_window_of_many_takes_as_few_reads_as_one_of_few() -> None:
     most = []
     for windows in (1_000, 8_000):
-        book, store = ledger_of(windows, lanes=10)
-        head = book.head(INGEST)
+        ledger, store = ledger_of(windows, lanes=10)
+        head = ledger.head(INGEST)
         assert head is not None
-        record = book.record(INGEST, head.head.seq // 2)
+        record = ledger.record(INGEST, head.head.seq // 2)
         assert record is not None
-        within = book.covers(record[1].window)
+        within = ledger.covers(record[1].window)
         counting = CountingStore(store)
-        near = view_near(Book(cast("Any", counting), STREAM), within)
+        near = view_near(Ledger(cast("Any", counting), STREAM), within)
         assert (INGEST, record[1].seq) in {(window.record.lane, window.record.seq) for window in near.windows}
         most.append(counting.values)
     assert most[1] < most[0] + 100, most
 
 
 def test_a_window_that_was_lost_is_said() -> None:
-    book, store = ledger_of(400)
-    found = book.record(INGEST, 100)
+    ledger, store = ledger_of(400)
+    found = ledger.record(INGEST, 100)
     assert found is not None
     del store.values[record_key(INGEST, 100)]
     with pytest.raises(LedgerContradiction, match="is missing, although the lane has committed that window"):
-        view_near(book, book.covers(found[1].window))
+        view_near(ledger, ledger.covers(found[1].window))

@@ -232,7 +232,9 @@ def test_an_opened_stream_and_its_workers_have_the_key(tmp_path: Path, monkeypat
     file = tmp_path / "orders.yaml"
     text = MINIMAL.replace("type: hbase\n    table: orders", sink)
     letters = "dead_letters:\n  type: parquet\n  files: lakes\n  folder: dead"
-    file.write_text(text.replace("dead_letters:\n  table: orders_dead", letters))
+    file.write_text(
+        text.replace("dead_letters:\n  type: hbase\n  table: orders_dead", letters) + "ledger: {type: hbase}\n"
+    )
     opened = open_stream(file)
     access = access_to(f"{PATH}/dead")
     assert access is not None

@@ -15,8 +15,8 @@ from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tidemark.errors import ClaimOverlap, Conflict, OffsetsErased, StaleLedger, WrongUse
 from tidemark.ledger import places
-from tidemark.ledger.book import Book
 from tidemark.ledger.erasures import erased
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import INGEST, LaneKind, SinkReceipt
 from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet
@@ -24,7 +24,7 @@ from tidemark.offsets.reading import Reading
 from tidemark.runs import erasing, steering
 from tidemark.runs.auditing import coverage_reports, read_ledger
 from tidemark.runs.requests import keys
-from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.approval import Requesters
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.plan import check, plan_request
 from tidemark.runs.requests.plan import digest as digest_of
@@ -32,9 +32,6 @@ from tidemark.runs.windows import lanes
 from tidemark.views.event_time.progress import progress
 from tidemark.views.events import events
 from tidemark.views.plan import planned
-
-SUMS = "  - {type: hbase_aggregates, name: sums, table: sums, key: id, values: {n: count}, block_offsets: 10}\n"
-BLOCKS = TEXT.replace("dead_letters:", f"{SUMS}dead_letters:")
 
 
 @dataclass
@@ -108,7 +105,7 @@ def erase(made: StreamInMemory) -> None:
 
 def _erase(made: StreamInMemory) -> None:
     lane = erasing.open_erasure(
-        made.opened, "e", erasing.choose(made.opened, offsets((0, 0, 10))), "request", People("ann")
+        made.opened, "e", erasing.choose(made.opened, offsets((0, 0, 10))), "request", Requesters("ann")
     )
     while lanes.plan_lane(made.opened, lane, "e") is not None:
         made.process(lane, "e")
@@ -117,14 +114,13 @@ def _erase(made: StreamInMemory) -> None:
 
 @pytest.mark.slow
 @pytest.mark.covers("N27")
-@pytest.mark.parametrize("text", [TEXT, BLOCKS], ids=["rows", "blocks"])
 @pytest.mark.parametrize("wanted", [(0, 5, 6), (0, 5, 15)])
 def test_a_replay_that_meets_an_erasure_opens_its_lane_or_says_why_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, wanted: tuple[int, int, int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: tuple[int, int, int]
 ) -> None:
     monkeypatch.setattr(erasing, "_check_places", lambda *_: None)
     said: list[Exception] = []
-    for made, happened in moments(tmp_path, text, erase):
+    for made, happened in moments(tmp_path, TEXT, erase):
         try:
             mine = claim_lanes(made.opened, LaneKind.REPLAY, "run", offsets(wanted), "bug 17")
         except (OffsetsErased, ClaimOverlap, WrongUse) as problem:
@@ -135,7 +131,7 @@ def test_a_replay_that_meets_an_erasure_opens_its_lane_or_says_why_not(
         assert mine == lanes.lanes_of(made.opened, LaneKind.REPLAY, "run") != []
         taken = lanes.selected_before(made.opened, mine[0])
         assert taken
-        assert not taken & erased(made.opened.book.committed())
+        assert not taken & erased(made.opened.ledger.committed())
     assert any(isinstance(one, OffsetsErased) for one in said)
     assert all("erased" in str(one) or "claimed" in str(one) for one in said)
 
@@ -159,11 +155,11 @@ def test_a_plan_is_true_of_one_moment(
     """Its offsets, its answers, what it replaces, and its digest are those from before a commit, or those from after it."""
     monkeypatch.setattr(erasing, "_check_places", lambda *_: None)
     monkeypatch.setattr("tidemark.runs.requests.plan.estimated", lambda *_: None)
-    for number, (text, asked) in enumerate(
+    for number, asked in enumerate(
         (
-            (BLOCKS, ReplayRequest(ranges="orders/0@3-25", reason="bug 17", dry_run=True)),
-            (TEXT, ReplayRequest(ignore_stored=True, reason="bug 17", dry_run=True)),
-            (BLOCKS, BackfillRequest(ranges="orders/0@0-20", mode="reprocess", reason="bug 17", dry_run=True)),
+            ReplayRequest(ranges="orders/0@3-25", reason="bug 17", dry_run=True),
+            ReplayRequest(ignore_stored=True, reason="bug 17", dry_run=True),
+            BackfillRequest(ranges="orders/0@0-20", mode="reprocess", reason="bug 17", dry_run=True),
         )
     ):
         folder = tmp_path / str(number)
@@ -174,12 +170,12 @@ def test_a_plan_is_true_of_one_moment(
             kept = {name: value for name, value in vars(found).items() if name not in ("made_at", "plan", "left_out")}
             return kept, found.plan, found.left_out.totals
 
-        for made, _ in moments(folder, text, what):
+        for made, _ in moments(folder, TEXT, what):
             seen = plan(made)
             after = plan(made)
             fresh = folder / f"fresh {made.folder.name}"
             fresh.mkdir()
-            before = plan(stream(fresh, text))
+            before = plan(stream(fresh, TEXT))
             assert seen[0] in (before[0], after[0])
             assert seen[2] in (before[2], after[2])
             assert (seen[0] == before[0]) or seen[1] == after[1]
@@ -203,7 +199,7 @@ def test_an_audit_beside_an_ingest_finds_positions_and_windows_that_fit(tmp_path
 def test_the_positions_of_a_view_are_those_after_its_last_window(tmp_path: Path) -> None:
     seen = set()
     for made, _ in moments(tmp_path, TEXT, lambda made: made.ingest("run 2")):
-        view = made.opened.book.view()
+        view = made.opened.ledger.view()
         covered = view.authority.covered()
         assert view.below == covered != RangeSet()
         seen.add(covered.count())
@@ -250,7 +246,7 @@ def test_a_plan_is_not_stale_when_a_sink_has_other_results_elsewhere(tmp_path: P
         made.process(lane, "between")
     lanes.finish(made.opened, lane)
     accepted = plan_request(made.opened, ReplayRequest(**asked, plan=plan))
-    check(made.opened, accepted, made.opened.book.view())
+    check(made.opened, accepted, made.opened.ledger.view())
 
 
 def test_events_are_of_one_moment(tmp_path: Path) -> None:
@@ -260,11 +256,11 @@ def test_events_are_of_one_moment(tmp_path: Path) -> None:
         lane = claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 0, 5)), "bug 17")
         steering.cancel(made.opened, lane, "the wrong one")
         rows = SinkReceipt(name="rows", type="hbase", place={"connection": "old", "table": "orders"})
-        places.forget(made.opened.book, rows, "switched off", "ann")
+        places.forget(made.opened.ledger, rows, "switched off", "ann")
 
     reads: list[int] = []
     for made, happened in moments(tmp_path, TEXT, what):
-        found = {one.what for one in events(made.opened.book)}
+        found = {one.what for one in events(made.opened.ledger)}
         # What the register said first is older than what the heads said.
         assert found in ({"closed early", "place forgotten"}, {"closed early"}, set())
         reads.append(len(happened))
@@ -280,7 +276,7 @@ def test_how_far_a_stream_is_is_judged_by_one_view(tmp_path: Path, monkeypatch: 
     views: list[str] = []
 
     def noted(name: str) -> Callable[..., object]:
-        as_it_is = getattr(Book, name)
+        as_it_is = getattr(Ledger, name)
 
         def read(*arguments: object) -> object:
             views.append(name)
@@ -289,6 +285,6 @@ def test_how_far_a_stream_is_is_judged_by_one_view(tmp_path: Path, monkeypatch: 
         return read
 
     for name in ("view", "committed"):
-        monkeypatch.setattr(Book, name, noted(name))
+        monkeypatch.setattr(Ledger, name, noted(name))
     progress(made.opened)
     assert views == ["view"]

@@ -21,7 +21,7 @@ from tidemark.cli.commands import complete, erase, replay
 from tidemark.cli.output import table
 from tidemark.cli.progress import PartitionProgress, ShownJob
 from tidemark.cli.terminal import Display
-from tidemark.commit.error_budget import ErrorBudget, Frequent, Spent, too_many
+from tidemark.commit.error_budget import BudgetUse, ErrorBudget, FrequentReason, too_many
 from tidemark.drafts.recognising import format_of
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import Coordinate
@@ -129,8 +129,8 @@ def test_what_documents_show_of_an_audit_is_what_it_says() -> None:
 def test_what_documents_show_of_too_many_invalid_messages_is_the_error() -> None:
     (shown,) = re.findall(r"^tidemark: TooManyInvalid: (.+) x \.\.\.$", PAGES["dead-letters.md"], re.MULTILINE)
     example = Coordinate(TopicPartition("cdn-logs", 2), 81_204)
-    reasons = [Frequent("matches no pattern", 310, example), Frequent("another", 2, example)]
-    error = too_many("window 17 of cdn_logs/ingest", Spent(312, 4_000), ErrorBudget(share=0.01), reasons)
+    reasons = [FrequentReason("matches no pattern", 310, example), FrequentReason("another", 2, example)]
+    error = too_many("window 17 of cdn_logs/ingest", BudgetUse(312, 4_000), ErrorBudget(share=0.01), reasons)
     assert str(error).startswith(f"{shown} x ")
 
 
@@ -207,7 +207,7 @@ def test_the_dry_run_of_a_replay_is_drawn_so(
         left_out={},
         answers=lambda: {TO_READ: ranges},
     )
-    opened: Any = SimpleNamespace(book=SimpleNamespace(topics=dict))
+    opened: Any = SimpleNamespace(ledger=SimpleNamespace(topics=dict))
     stored = SimpleNamespace(as_fields=dict)
     for name, value in {"estimated": None, "stored_now": stored, "digest": "d"}.items():
         monkeypatch.setattr(plan, name, lambda *_, value=value: value)

@@ -15,16 +15,16 @@ from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offs
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Run, Step
-from tidemark.ledger.book import head_key
+from tidemark.ledger.ledger import head_key
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.stores.contract import Key
 from tidemark.runs.windows import ingest, lanes
 from tidemark.views.overview import Overview, PartitionNow, overview, worst_partitions
 from tidemark.views.state_words import StreamState
 from tidemark.views.status import PartitionState, VerdictRule
-from tidemark.views.summary import PassedOver
+from tidemark.views.summary import SkippedCounts
 from tidemark.views.triage import with_state
-from tidemark.views.values import PartOf, as_plain
+from tidemark.views.values import PartitionRanges, as_plain
 
 PARTITIONS = 1_000
 
@@ -51,7 +51,7 @@ def test_looking_at_a_stream_writes_nothing(tmp_path: Path) -> None:
     assert ingest.plan_ingest(opened, "run 2") is not None
     with pytest.raises(Cut):
         protocol.process(
-            opened.book, orders.sweeps, NoWork(), unwatched, INGEST, 2, Run("run 2", "v1", "d"), on_step=_cut
+            opened.ledger, orders.sweeps, NoWork(), unwatched, INGEST, 2, Run("run 2", "v1", "d"), on_step=_cut
         )
     swept = list(orders.sweeps.swept)
     assert len(looked_at().windows) == 2
@@ -78,7 +78,7 @@ def test_an_answer_stays_small_though_each_window_has_a_thousand_partitions(tmp_
     found = overview(orders.opened)
     newest = found.windows[0]
     assert (newest.ranges[0], len(newest.ranges), newest.more_ranges) == (
-        PartOf("orders/0", 590, 600),
+        PartitionRanges("orders/0", 590, 600),
         10,
         PARTITIONS - 10,
     )
@@ -118,7 +118,7 @@ def test_counts_of_offsets_are_texts_as_offsets_are(tmp_path: Path) -> None:
     orders.ingest()
     orders.ends((far, far + 5))
     orders.ingest()
-    assert overview(orders.opened).windows[0].passed_over == PassedOver(far - 10, 0)
+    assert overview(orders.opened).windows[0].passed_over == SkippedCounts(far - 10, 0)
     lane = claim_lane(orders.opened, LaneKind.REPLAY, "mine", offsets((0, far, far + 5)), "a test")
     lanes.plan_lane(orders.opened, lane, "mine")
     assert overview(orders.opened).windows[0].selected == 5

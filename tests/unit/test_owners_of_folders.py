@@ -43,7 +43,7 @@ def own_table(base: str, stream: str) -> None:
     table.prepare(base, table.columns({"id": "string"}), stream, f"ledger of {stream}")
 
 
-class Late:
+class LateMessages:
     """A file system on which each waits, once, for all others, after it has seen that nobody has the folder."""
 
     def __init__(self, real: fs.FileSystem) -> None:
@@ -61,7 +61,7 @@ class Late:
 @pytest.fixture
 def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system without a step that fails where a file is already: as a store of objects."""
-    there = Late(fs.SubTreeFileSystem("/", fs.LocalFileSystem()))
+    there = LateMessages(fs.SubTreeFileSystem("/", fs.LocalFileSystem()))
     monkeypatch.setattr(folders, "_located", lambda folder: (there, folder.removeprefix("file://")))
 
 

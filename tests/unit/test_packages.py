@@ -50,14 +50,15 @@ LEDGER = Guide(
     "sqlite_ledger",
     "sqlite",
     f"{MINIMAL}ledger:\n  type: sqlite\n",
-    "13: ledger",
+    "14: ledger",
 )
 LETTERS = Guide(
     REPOSITORY / "docs" / "adding-a-dead-letter-store.md",
     "json_letters",
     "json_letters",
     MINIMAL.replace(
-        "dead_letters:\n  table: orders_dead", "dead_letters:\n  type: json_letters\n  folder: orders_dead"
+        "dead_letters:\n  type: hbase\n  table: orders_dead",
+        "dead_letters:\n  type: json_letters\n  folder: orders_dead",
     ),
     "11: dead_letters",
 )
@@ -74,16 +75,16 @@ WRONG = {
     "a sink without a type": (SINK, LINES, "type: str", "type has to be Literal['TYPE']"),
     "a sink without settings": (
         SINK,
-        "Kind(JsonLinesSink,",
-        "Kind(dict,",
+        "SinkType(JsonLinesSink,",
+        "SinkType(dict,",
         "are no class below tidemark.sinks.contract",
     ),
     "an unfinished sink": (SINK, "(FolderSettings)", "(SinkSettings)", "JsonLinesSink lacks connection"),
     "no kind of sink": (
         SINK,
-        "KIND = Kind(",
+        "KIND = SinkType(",
         "KIND = print(",
-        "expected a tidemark.sinks.contract.Kind, found NoneType",
+        "expected a tidemark.sinks.contract.SinkType, found NoneType",
     ),
     "a sink that ends": (SINK, "class JsonLinesSink", 'raise SystemExit("no VARIABLE")\n\n\nclass J', "no VARIABLE"),
     "a sink with unknown names": (SINK, "    name: Name", "    more: Unheard\n    name: Name", "Unheard"),
@@ -92,16 +93,16 @@ WRONG = {
     "a ledger without a type": (LEDGER, LINES, "type: str", "type has to be Literal['TYPE']"),
     "a ledger without settings": (
         LEDGER,
-        "Kind(SQLiteLedger,",
-        "Kind(dict,",
+        "LedgerType(SQLiteLedger,",
+        "LedgerType(dict,",
         "are no class below tidemark.ledger.stores.kind",
     ),
     "an unfinished ledger": (LEDGER, "def connection(", "def connected(", "SQLiteLedger lacks connection"),
     "no kind of ledger": (
         LEDGER,
-        "KIND = LedgerKind(",
+        "KIND = LedgerType(",
         "KIND = print(",
-        "expected a tidemark.ledger.stores.kind.LedgerKind",
+        "expected a tidemark.ledger.stores.kind.LedgerType",
     ),
     "a ledger that ends": (LEDGER, "class SQLiteLedger", 'raise SystemExit("no VARIABLE")\n\n\nclass S', "no VARIABLE"),
     "a ledger with unknown names": (LEDGER, "    sqlite: C", "    more: Unheard\n    sqlite: C", "Unheard"),
@@ -120,9 +121,9 @@ WRONG = {
     ),
     "no kind of store": (
         LETTERS,
-        "KIND = DeadLettersKind(",
+        "KIND = DeadLettersType(",
         "KIND = dict(kind=",
-        "expected a tidemark.sinks.dead_letters.contract.DeadLettersKind, found dict",
+        "expected a tidemark.sinks.dead_letters.contract.DeadLettersType, found dict",
     ),
     "a store that ends": (LETTERS, "class JsonLetters", 'raise SystemExit("no VARIABLE")\n\n\nclass J', "no VARIABLE"),
 }
@@ -148,7 +149,7 @@ class Installed:
         installed(guide.page, self.packages, self.suffix(guide, name))
         settings = self.packages / f"{guide.package}_{number}" / "settings.py"
         type_ = self.type(guide, name)
-        contract = "from tidemark.sinks.contract import Kind"
+        contract = "from tidemark.sinks.contract import SinkType"
         text = settings.read_text().replace(contract, f"{contract}, SinkSettings")
         assert old.replace("TYPE", type_) in text
         settings.write_text(text.replace(old.replace("TYPE", type_), new.replace("TYPE", type_)) if old else text)

@@ -47,7 +47,7 @@ def made(tmp_path: Path) -> StreamInMemory:
 def worked_off(made: StreamInMemory, lane: str, run: str = RUN) -> RangeSet:
     read = RangeSet()
     while lanes.plan_lane(made.opened, lane, run) is not None:
-        read |= made.opened.book.covers(made.process(lane, run).window)
+        read |= made.opened.ledger.covers(made.process(lane, run).window)
     lanes.finish(made.opened, lane)
     return read
 
@@ -99,7 +99,7 @@ def test_all_lanes_are_opened_in_one_step_whichever_write_is_the_last(made: Stre
         there = lanes.lanes_of(made.opened, LaneKind.BACKFILL, RUN)
         assert len(there) in (0, 6)
         assert claimed_by(made.opened, LaneKind.BACKFILL, RUN) == (
-            Claimed(found.ranges, found.again, found.all) if there else None
+            Claimed(found.ranges, found.again) if there else None
         )
         jobs = opened(made, found)
         assert [lane for job in jobs for lane in job] == there or not there
@@ -121,7 +121,7 @@ def test_the_ledger_refuses_lanes_that_overlap(made: StreamInMemory, monkeypatch
     monkeypatch.setattr(claims, "divide_evenly", wrongly)
     with pytest.raises(ClaimOverlap):
         opened(made, found)
-    assert set(made.opened.book.register()[1].lanes) == {INGEST}  # type: ignore[index]
+    assert set(made.opened.ledger.register()[1].lanes) == {INGEST}  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -142,24 +142,7 @@ def test_the_rate_is_divided_among_the_lanes(
     stream.ends((0, 40))
     stream.ingest()
     mine = claim_lanes(stream.opened, LaneKind.REPLAY, "r", offsets((0, 0, 40)), "bug 17", rate=rate, lanes=at_once)
-    assert [all_lanes(stream.opened.book)[lane].rate for lane in mine] == expected
-
-
-@pytest.mark.parametrize(
-    ("block", "counts"), [("block_offsets: 10", [20, 10, 10]), ("block_offsets: 30", [30, 10]), ("", [40])]
-)
-def test_no_lane_has_a_part_of_what_a_sink_needs_whole(tmp_path: Path, block: str, counts: list[int]) -> None:
-    """One window has read 40 offsets. Without blocks, a sink needs the whole window."""
-    sums = (
-        "  - {type: hbase_aggregates, table: sums, key: id, values: {n: count}" + (f", {block}" if block else "") + "}"
-    )
-    stream = StreamInMemory(tmp_path, text=TEXT.replace("dead_letters:", f"{sums}\ndead_letters:", 1))
-    stream.ends((0, 40))
-    stream.ingest()
-    mine = claim_lanes(stream.opened, LaneKind.REPLAY, RUN, offsets((0, 1, 39)), "bug 17", lanes=3)
-    read = [worked_off(stream, lane) for lane in mine]
-    assert [one.count() for one in read] == counts
-    assert RangeSet(one for part in read for one in part) == offsets((0, 0, 40))
+    assert [all_lanes(stream.opened.ledger)[lane].rate for lane in mine] == expected
 
 
 def test_all_lanes_are_paused_shown_and_cancelled_as_one(made: StreamInMemory) -> None:

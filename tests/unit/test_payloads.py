@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.evil import EVIL
-from tidemark.views.messages.payloads import MOST_HEX, Masked, masked, shown, visible
+from tidemark.views.messages.payloads import MAX_HEX, Masked, masked, shown, visible
 
 
 @pytest.mark.covers("U9")
@@ -16,7 +16,7 @@ def test_nothing_is_obeyed_and_nothing_is_left_out_without_a_word(value: bytes, 
     found = shown(value, most)
     assert all(one.isprintable() or one in "\n\t" for one in found.text)
     assert (found.bytes, found.more) == (len(value), max(0, len(value) - most))
-    assert bytes.fromhex(found.hex) == value[:MOST_HEX]
+    assert bytes.fromhex(found.hex) == value[:MAX_HEX]
     text = value.decode(errors="replace")
     if found.utf8 and found.more == 0:
         assert found.text == visible(text)

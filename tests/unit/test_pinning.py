@@ -18,12 +18,12 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.commit import protocol
 from tidemark.errors import Conflict, LogTruncated, TidemarkError, TopicRecreated, WrongUse
-from tidemark.ledger.book import Book
 from tidemark.ledger.incarnations import newest
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import LaneKind, Pending, Record, TopicIncarnation
 from tidemark.ledger.stores import doubt
-from tidemark.ledger.stores.contract import InDoubt, Key
+from tidemark.ledger.stores.contract import Key, WriteInDoubt
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live import kafka_now
@@ -40,7 +40,7 @@ scheme: {type: key_value}
 guarantee: GUARANTEE
 sinks:
   - {type: delta_latest, folder: t, key: key}
-dead_letters: {table: d}
+dead_letters: {type: hbase, table: d}
 """
 
 
@@ -83,7 +83,7 @@ class Stream:
         self.store = MemoryStore()
         self.opened = OpenStream(
             file=load(path),
-            book=Book(self.store, "s", clock=lambda: self.now),
+            ledger=Ledger(self.store, "s", clock=lambda: self.now),
             log=cast(KafkaLog, self.log),
             sweeper=Sweeps(),
             connections=cast(Any, None),
@@ -94,7 +94,7 @@ class Stream:
         while pending is not None:
             opened, seq = self.opened, pending.window.seq
             by = lanes.this_run(opened, run)
-            done.append(protocol.process(opened.book, opened.sweeper, NoWork(), hold, lane, seq, by))
+            done.append(protocol.process(opened.ledger, opened.sweeper, NoWork(), hold, lane, seq, by))
             pending = ingest.next_window(opened, lane, run, done[-1].window.goal)
         return done
 
@@ -104,17 +104,17 @@ class Stream:
 
     @property
     def known(self) -> TopicIncarnation:
-        found = self.opened.book.register()
+        found = self.opened.ledger.register()
         assert found is not None
         return newest(found[1].topics, "logs")
 
     def epoch(self, partition: int, offset: int) -> int:
-        found = self.opened.book.register()
+        found = self.opened.ledger.register()
         assert found is not None
         return Epochs(found[1].topics).of(TopicPartition("logs", partition), offset)
 
     def positions(self) -> list[tuple[int, int, int]]:
-        found = self.opened.book.head("ingest")
+        found = self.opened.ledger.head("ingest")
         assert found is not None
         return [(one.incarnation, one.partition, one.offset) for one in found.head.positions]
 
@@ -252,7 +252,7 @@ def test_a_cut_is_accepted_by_the_positions_that_the_ingest_has_then(
     stream.ingest("slow")
     assert (stream.known.incarnation, dict(stream.known.starts)) == (3, {0: 1500, 1: 400})
     covered = [
-        one for window in stream.opened.book.committed() for one in window.covers if one.partition.partition == 0
+        one for window in stream.opened.ledger.committed() for one in window.covers if one.partition.partition == 0
     ]
     assert [(one.start, one.until) for one in covered] == [(0, 1000), (1000, 1500)]
 
@@ -286,7 +286,7 @@ def test_without_a_policy_both_stop(tmp_path: Path, change: str) -> None:
     path.write_text(path.read_text().replace("accept", "fail"))
     stream.opened = OpenStream(
         file=load(path),
-        book=stream.opened.book,
+        ledger=stream.opened.ledger,
         log=stream.opened.log,
         sweeper=stream.opened.sweeper,
         connections=stream.opened.connections,
@@ -322,17 +322,17 @@ def test_a_skip_whose_answer_is_lost_knows_what_others_have_committed(
             stream.store.swap = real  # type: ignore[method-assign]
             assert real(key, expected, value)
             meanwhile()
-            raise InDoubt("the answer was lost")
+            raise WriteInDoubt("the answer was lost")
         return real(key, expected, value)
 
     def meanwhile() -> None:
         by = protocol.Run("run 2", "v", "d")
-        book = stream.opened.book
-        found = book.head("ingest")
+        ledger = stream.opened.ledger
+        found = ledger.head("ingest")
         assert found is not None
         if found.head.pending is not None:
-            taken = protocol.take(book, "ingest", 2, by, take_over=True)
-            protocol.commit(book, taken, NoWork().verify())
+            taken = protocol.take(ledger, "ingest", 2, by, take_over=True)
+            protocol.commit(ledger, taken, NoWork().verify())
         if others == "commit and go on":
             stream.log.logs[1] = (0, 1007)
             stream.ingest("run 2")

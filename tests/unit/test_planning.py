@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tests.support.compactions import committed
 from tests.support.plans import REQUEST, TOPIC, at, found, gaps, head, kafka, read, request
 from tidemark.errors import (
     LogTruncated,
@@ -24,11 +22,10 @@ from tidemark.errors import (
 from tidemark.ledger.records import LaneKind, SelectionRef, positions
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.checking import changes
-from tidemark.planning.inputs import Known, Policies
+from tidemark.planning.inputs import KafkaState, Policies
 from tidemark.planning.planner import limit_of, next_selected, next_window, offsets_within, share
 from tidemark.planning.starting import offsets_at_time, shifted, start_positions
 from tidemark.runs.requests.selecting import between
-from tidemark.sinks.first_reads import FirstWindows
 
 
 @pytest.mark.covers("E29")
@@ -169,7 +166,7 @@ def test_a_recreated_topic_stops_the_plan_even_if_its_offsets_look_valid() -> No
 
 
 def test_a_topic_that_is_not_there() -> None:
-    nothing = Known({}, {})
+    nothing = KafkaState({}, {})
     with pytest.raises(TopicUnknown, match="topic logs does not exist"):
         start_positions(nothing, (TOPIC,), "earliest")
     with pytest.raises(TopicGone, match="no longer exists"):
@@ -188,7 +185,7 @@ def test_only_a_policy_accepts_another_topic_and_it_may_be_one_of_that_topic_alo
 
 
 def test_a_deleted_topic_that_is_left_is_not_waited_for() -> None:
-    gone = Known({}, {})
+    gone = KafkaState({}, {})
     assert found(head(p0=5), gone, request(on_deleted="leave")) == [("deleted", TOPIC, 1, ())]
     # A topic that was never read is a mistake whatever the policy.
     assert found(head(), gone, request(on_deleted="leave")) == []
@@ -348,18 +345,6 @@ def test_a_cap_is_shared_by_how_much_is_left_of_a_selection_wherever_that_lies()
     limited = replace(REQUEST, max_records=10)
     window = next_selected(head(), kafka((0, 50), (0, 50)), limited, selection, SelectionRef("d", 20))
     assert read(window) == {0: (30, 35), 1: (0, 5)}
-
-
-def test_a_selection_of_whole_blocks_is_cut_between_them() -> None:
-    windows = [committed("/lake", number + 1, range(10 * number, 10 * number + 10)) for number in range(5)]
-    whole = partial(FirstWindows(windows).closed, because="sums are made of whole blocks", blocks=[100])
-    selection = RangeSet([OffsetRange(at(0), 10, 50)])
-    request, ref = replace(REQUEST, max_records=12), SelectionRef("d", 40)
-    assert read(next_selected(head(p0=10), kafka((0, 50)), request, selection, ref)) == {0: (10, 22)}
-    assert read(next_selected(head(p0=10), kafka((0, 50)), request, selection, ref, whole)) == {0: (10, 30)}
-    assert read(next_selected(head(p0=30), kafka((0, 50)), request, selection, ref, whole)) == {0: (30, 50)}
-    blocks = partial(FirstWindows(windows).closed, because="sums are made of whole blocks", blocks=[4])
-    assert read(next_selected(head(p0=10), kafka((0, 50)), request, selection, ref, blocks)) == {0: (10, 24)}
 
 
 def test_a_selection_below_the_log_start_is_refused_and_named() -> None:

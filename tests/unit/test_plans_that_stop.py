@@ -25,7 +25,7 @@ from tidemark.errors import (
 from tidemark.ledger.records import Guarantee, LaneKind, Pending, SelectionRef, positions
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.planning.checking import reached
-from tidemark.planning.inputs import Known, Policies
+from tidemark.planning.inputs import KafkaState, Policies
 from tidemark.planning.planner import limit_of, next_selected, next_window, share, skipping
 
 
@@ -189,7 +189,7 @@ def test_a_skip_names_every_offset_that_it_passes(position: int, log: list[int],
 
 
 def test_topics_that_are_not_what_they_were() -> None:
-    other = Known({TOPIC: TopicLog("new", {0: PartitionLog(0, 9, 0)})}, {})
+    other = KafkaState({TOPIC: TopicLog("new", {0: PartitionLog(0, 9, 0)})}, {})
     asks: dict[str, Any] = {
         "ingest": lambda known: next_window(head(p0=5), known, REQUEST),
         "skip": lambda known: skipping(head(p0=5), known, replace(REQUEST, reason="r"), {}),
@@ -199,9 +199,9 @@ def test_topics_that_are_not_what_they_were() -> None:
         with pytest.raises(TopicRecreated, match="topic logs has id new"):
             ask(other)
         with pytest.raises(TopicGone, match="topic logs no longer exists"):
-            ask(Known({}, {}))
+            ask(KafkaState({}, {}))
     with pytest.raises(PartitionsChanged, match=r"logs/0@5-8 cannot be read"):
-        selected((5, 8), known=Known({TOPIC: TopicLog("id", {1: PartitionLog(0, 9, 0)})}, {TOPIC: 1}))
+        selected((5, 8), known=KafkaState({TOPIC: TopicLog("id", {1: PartitionLog(0, 9, 0)})}, {TOPIC: 1}))
 
 
 def test_an_accepted_topic_follows_the_newest_incarnation_that_was_read() -> None:

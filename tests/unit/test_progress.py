@@ -94,7 +94,7 @@ def test_a_committed_window_is_done() -> None:
     assert window_progress(world.head, None, RUN.name, BARS, 0) == done
     assert window_progress(world.head, None, OTHER.name, BARS, 0) == ShownJob(STARTING)
     world.pin()
-    protocol.process(world.book, world.sweeps, NoWork(), hold, "ingest", 2, RUN)
+    protocol.process(world.ledger, world.sweeps, NoWork(), hold, "ingest", 2, RUN)
     assert window_progress(world.head, None, RUN.name, BARS, 0).window == "window 2 of s/ingest"
 
 

@@ -27,8 +27,8 @@ from tidemark.errors import (
     VerificationFailed,
     WrongUse,
 )
-from tidemark.ledger.book import head_key
 from tidemark.ledger.codec import digest
+from tidemark.ledger.ledger import head_key
 from tidemark.ledger.records import (
     Head,
     Heartbeat,
@@ -40,7 +40,7 @@ from tidemark.ledger.records import (
 from tidemark.ledger.recovery.verifying import verify as verify_ledger
 from tidemark.ledger.register import open_lane
 from tidemark.ledger.stores import doubt
-from tidemark.ledger.stores.contract import InDoubt, Key
+from tidemark.ledger.stores.contract import Key, WriteInDoubt
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import NOTHING, Count, PartitionTally, verify
 
@@ -67,7 +67,7 @@ def test_any_answer_may_get_lost(world: World, number: int, fault: str) -> None:
     world.process(world.pin())
     assert world.head.seq == 2
     assert world.head.offsets() == {AT: 20}
-    assert [(window.record.seq, next(iter(window.covers)).start) for window in world.book.committed()] == [
+    assert [(window.record.seq, next(iter(window.covers)).start) for window in world.ledger.committed()] == [
         (1, 0),
         (2, 10),
     ]
@@ -95,27 +95,27 @@ def test_a_crash_after_any_step_is_met_by_running_again(world: World, step: Step
     else:
         with pytest.raises(AlreadyCommitted):
             world.process(seq)
-        protocol.settle(world.book, world.sweeps, LANE)
+        protocol.settle(world.ledger, world.sweeps, LANE)
     assert world.head.seq == 1
     assert world.head.offsets() == {AT: 10}
-    assert world.book.record(LANE, 1) is not None
-    assert len(world.book.committed()) == 1
+    assert world.ledger.record(LANE, 1) is not None
+    assert len(world.ledger.committed()) == 1
 
 
 @pytest.mark.covers("G3", "A46")
 def test_runs_of_one_name_in_two_airflows_do_not_take_each_others_window(world: World) -> None:
     world.open()
     seq, here, there = world.pin(), replace(RUN, task="a"), replace(RUN, task="b")
-    held = protocol.take(world.book, LANE, seq, here)
+    held = protocol.take(world.ledger, LANE, seq, here)
     for other in (there, RUN):
         with pytest.raises(
             HeldByAnother, match="has the name of this one, and another task has begun it, as where two Air"
         ):
-            protocol.take(world.book, LANE, seq, other)
-    again = protocol.take(world.book, LANE, seq, here)
+            protocol.take(world.ledger, LANE, seq, other)
+    again = protocol.take(world.ledger, LANE, seq, here)
     assert again.attempt.generation > held.attempt.generation
     world.now += protocol.LEASE_MS
-    assert protocol.take(world.book, LANE, seq, there).attempt.task == "b"
+    assert protocol.take(world.ledger, LANE, seq, there).attempt.task == "b"
 
 
 @contextmanager
@@ -135,14 +135,14 @@ def _steps_of_one_window() -> set[Step]:
 def test_an_older_attempt_cannot_commit(world: World) -> None:
     world.open()
     seq = world.pin()
-    old = protocol.take(world.book, LANE, seq, RUN)
-    new = protocol.take(world.book, LANE, seq, RUN)
+    old = protocol.take(world.ledger, LANE, seq, RUN)
+    new = protocol.take(world.ledger, LANE, seq, RUN)
     assert new.attempt.generation > old.attempt.generation
     with pytest.raises(Fenced, match=f"now held by run run 1 \\(generation {new.attempt.generation}\\)"):
-        protocol.commit(world.book, old, NoWork().verify())
-    protocol.commit(world.book, new, NoWork().verify())
+        protocol.commit(world.ledger, old, NoWork().verify())
+    protocol.commit(world.ledger, new, NoWork().verify())
     with pytest.raises(Fenced, match=f"was committed by run run 1 \\(generation {new.attempt.generation}\\)"):
-        protocol.commit(world.book, old, NoWork().verify())
+        protocol.commit(world.ledger, old, NoWork().verify())
     assert world.head.last is not None
     assert world.head.last.attempt == new.attempt
 
@@ -150,24 +150,24 @@ def test_an_older_attempt_cannot_commit(world: World) -> None:
 @pytest.mark.covers("A39", "A46", "E40", "F5")
 def test_a_run_that_slept_past_its_lease_is_refused_by_the_head(world: World) -> None:
     """Run 1 has planned at 1 and written; 90 s later run 2 takes over and commits 7; then run 1 tries to commit."""
-    open_lane(world.book, LANE, LaneKind.INGEST, run="run 1", start=positions({AT: 1}))
+    open_lane(world.ledger, LANE, LaneKind.INGEST, run="run 1", start=positions({AT: 1}))
 
     def until_7(head: Head) -> Window:
         window = plan(head)
         return structs.replace(window, ranges=(structs.replace(window.ranges[0], until=7),))
 
-    assert protocol.pin(world.book, world.sweeps, LANE, until_7) is not None
+    assert protocol.pin(world.ledger, world.sweeps, LANE, until_7) is not None
 
     def overtake(done: Step) -> None:
         if done == Step.VERIFIED:
             world.now += 90_000
-            protocol.commit(world.book, protocol.take(world.book, LANE, 1, OTHER), NoWork().verify())
+            protocol.commit(world.ledger, protocol.take(world.ledger, LANE, 1, OTHER), NoWork().verify())
 
     with pytest.raises(Fenced, match="was committed by run run 2") as caught:
         world.process(1, on_step=overtake)
     assert caught.value.exit_code == 3
     assert world.head.offsets() == {AT: 7}
-    assert [window.record.attempt.run for window in world.book.committed()] == ["run 2"]
+    assert [window.record.attempt.run for window in world.ledger.committed()] == ["run 2"]
 
 
 ONE = Count.of(1, 5)
@@ -188,15 +188,15 @@ def test_a_window_with_a_message_that_nobody_holds_is_not_committed(world: World
     world.open()
     seq = world.pin()
     with pytest.raises(VerificationFailed):
-        protocol.process(world.book, world.sweeps, Short(), hold, LANE, seq, RUN)
+        protocol.process(world.ledger, world.sweeps, Short(), hold, LANE, seq, RUN)
     assert world.head.offsets() == {AT: 0}
-    assert world.book.committed() == []
+    assert world.ledger.committed() == []
 
 
 @pytest.mark.covers("E29")
 def test_a_partition_that_a_window_does_not_read_keeps_its_position(world: World) -> None:
     idle = TopicPartition("logs", 1)
-    open_lane(world.book, LANE, LaneKind.INGEST, run="run 1", start=positions({AT: 0, idle: 7}))
+    open_lane(world.ledger, LANE, LaneKind.INGEST, run="run 1", start=positions({AT: 0, idle: 7}))
     world.process(world.pin())
     assert world.head.offsets() == {AT: 10, idle: 7}
 
@@ -205,15 +205,15 @@ def test_a_partition_that_a_window_does_not_read_keeps_its_position(world: World
 def test_another_run_waits_for_the_lease_unless_told_to_take_over(world: World) -> None:
     world.open()
     seq = world.pin()
-    first = protocol.take(world.book, LANE, seq, RUN)
+    first = protocol.take(world.ledger, LANE, seq, RUN)
     world.now += 5_000
     with pytest.raises(HeldByAnother, match="held by run run 1, which gave a sign of life 5 s ago"):
-        protocol.take(world.book, LANE, seq, OTHER)
+        protocol.take(world.ledger, LANE, seq, OTHER)
     assert world.head.pending is not None
     assert world.head.pending.attempt == first.attempt
-    taken_over = protocol.take(world.book, LANE, seq, OTHER, take_over=True)
+    taken_over = protocol.take(world.ledger, LANE, seq, OTHER, take_over=True)
     world.now += protocol.LEASE_MS
-    again = protocol.take(world.book, LANE, seq, RUN)
+    again = protocol.take(world.ledger, LANE, seq, RUN)
     assert first.attempt.generation < taken_over.attempt.generation < again.attempt.generation
 
 
@@ -233,9 +233,9 @@ def test_a_pending_window_is_used_as_it_is(world: World) -> None:
     def other_plan(head: Head) -> Window:
         raise AssertionError("a retry never plans again")
 
-    assert protocol.pin(world.book, world.sweeps, LANE, other_plan) == before
-    taken = protocol.take(world.book, LANE, seq, RUN)
-    assert protocol.pin(world.book, world.sweeps, LANE, other_plan) == taken.pending
+    assert protocol.pin(world.ledger, world.sweeps, LANE, other_plan) == before
+    taken = protocol.take(world.ledger, LANE, seq, RUN)
+    assert protocol.pin(world.ledger, world.sweeps, LANE, other_plan) == taken.pending
     # The next one is pinned when this one is committed, and not before.
     world.process(seq)
     assert (seq, world.pin()) == (1, 2)
@@ -246,7 +246,7 @@ def test_only_the_sweeps_that_are_owed(world: World) -> None:
     world.process(world.pin())
     assert world.sweeps.swept == []
     seq = world.pin()
-    protocol.take(world.book, LANE, seq, RUN)
+    protocol.take(world.ledger, LANE, seq, RUN)
     record = world.process(seq)
     assert world.sweeps.swept == [record.attempt.generation]
     world.process(world.pin())
@@ -258,19 +258,19 @@ def test_abandon_gives_the_offsets_back_and_touches_nothing_committed(world: Wor
     world.one_window()
     committed = world.head
     seq = world.pin()
-    taken = protocol.take(world.book, LANE, seq, RUN)
+    taken = protocol.take(world.ledger, LANE, seq, RUN)
     with pytest.raises(WrongUse, match="needs a reason"):
-        protocol.abandon(world.book, LANE, " ", take_over=True)
-    protocol.abandon(world.book, LANE, "wrong code", take_over=True)
+        protocol.abandon(world.ledger, LANE, " ", take_over=True)
+    protocol.abandon(world.ledger, LANE, "wrong code", take_over=True)
     head = world.head
     assert (head.seq, head.positions, head.last) == (committed.seq, committed.positions, committed.last)
     assert head.pending is None
     assert head.abandoned is not None
     assert (head.abandoned.reason, head.abandoned.generation) == ("wrong code", taken.attempt.generation)
     with pytest.raises(Fenced, match="abandoned"):
-        protocol.commit(world.book, taken, NoWork().verify())
+        protocol.commit(world.ledger, taken, NoWork().verify())
     with pytest.raises(StaleLedger, match="no longer pending: it was abandoned"):
-        protocol.take(world.book, LANE, seq, RUN)
+        protocol.take(world.ledger, LANE, seq, RUN)
     # The same offsets again, whose debris is swept now, and only now.
     world.process(world.pin())
     assert len(world.sweeps.swept) == 1
@@ -283,7 +283,7 @@ def test_each_record_says_what_the_one_before_it_was(world: World) -> None:
     for _ in range(3):
         world.process(world.pin())
     stored = [world.store.values[("history", LANE, f"{seq:019d}")] for seq in (1, 2, 3)]
-    records = [world.book.record(LANE, seq) for seq in (1, 2, 3)]
+    records = [world.ledger.record(LANE, seq) for seq in (1, 2, 3)]
     previous = [found[1].previous for found in records if found]
     assert previous == [None, digest(stored[0]), digest(stored[1])]
 
@@ -291,12 +291,12 @@ def test_each_record_says_what_the_one_before_it_was(world: World) -> None:
 def test_a_head_that_contradicts_its_history_is_refused_with_both_shown(world: World) -> None:
     world.one_window()
     key = ("history", LANE, f"{1:019d}")
-    found = world.book.record(LANE, 1)
+    found = world.ledger.record(LANE, 1)
     assert found is not None
     from tidemark.ledger.codec import encode
 
     world.store.values[key] = encode(structs.replace(found[1], committed_at=5))
-    for look in (lambda: world.pin(), lambda: world.book.committed()):
+    for look in (lambda: world.pin(), lambda: world.ledger.committed()):
         with pytest.raises(LedgerContradiction, match=r"stands in the head as .* and in the history as"):
             look()
 
@@ -348,17 +348,17 @@ def test_offsets_are_published_with_the_commits_time(world: World) -> None:
 def test_abandon_leaves_a_window_whose_holder_is_alive(world: World, over: bool) -> None:
     world.open()
     seq = world.pin()
-    taken = protocol.take(world.book, LANE, seq, RUN)
+    taken = protocol.take(world.ledger, LANE, seq, RUN)
     world.now += 60_000
-    world.book.beat(LANE, Heartbeat(generation=taken.attempt.generation, run=RUN.name, at=world.now, step="reading"))
+    world.ledger.beat(LANE, Heartbeat(generation=taken.attempt.generation, run=RUN.name, at=world.now, step="reading"))
     world.now += protocol.LEASE_MS - 1
     if over:
-        assert protocol.abandon(world.book, LANE, "it hangs", take_over=True) is not None
+        assert protocol.abandon(world.ledger, LANE, "it hangs", take_over=True) is not None
         return
     with pytest.raises(HeldByAnother, match="held by run run 1, which gave a sign of life 30 s ago"):
-        protocol.abandon(world.book, LANE, "a wrong guess")
+        protocol.abandon(world.ledger, LANE, "a wrong guess")
     world.now += 1
-    assert protocol.abandon(world.book, LANE, "it is dead") is not None
+    assert protocol.abandon(world.ledger, LANE, "it is dead") is not None
 
 
 def edited(world: World, old: str, new: str) -> None:
@@ -381,14 +381,14 @@ def test_a_pending_window_that_does_not_begin_at_the_positions_is_never_read(
 ) -> None:
     world.one_window()
     world.pin()
-    taken = protocol.take(world.book, LANE, 2, RUN)
+    taken = protocol.take(world.ledger, LANE, 2, RUN)
     edited(world, old, new)
     for meets in (
         world.pin,
-        lambda: protocol.take(world.book, LANE, 2, RUN),
-        lambda: protocol.commit(world.book, taken, NoWork().verify()),
-        lambda: protocol.abandon(world.book, LANE, "a test", take_over=True),
-        lambda: verify_ledger(world.book),
+        lambda: protocol.take(world.ledger, LANE, 2, RUN),
+        lambda: protocol.commit(world.ledger, taken, NoWork().verify()),
+        lambda: protocol.abandon(world.ledger, LANE, "a test", take_over=True),
+        lambda: verify_ledger(world.ledger),
     ):
         with pytest.raises(LedgerContradiction, match=said):
             meets()
@@ -396,25 +396,25 @@ def test_a_pending_window_that_does_not_begin_at_the_positions_is_never_read(
 
 def test_a_pending_window_that_leaves_out_a_part_of_its_selection_is_never_read(world: World) -> None:
     world.one_window()
-    ref = world.book.store_selection(RangeSet([OffsetRange(AT, 0, 3), OffsetRange(AT, 5, 10)]))
-    open_lane(world.book, "replay-1", LaneKind.REPLAY, run="r", start=positions({AT: 0}), selection=ref, reason="t")
+    ref = world.ledger.store_selection(RangeSet([OffsetRange(AT, 0, 3), OffsetRange(AT, 5, 10)]))
+    open_lane(world.ledger, "replay-1", LaneKind.REPLAY, run="r", start=positions({AT: 0}), selection=ref, reason="t")
 
     def chosen(head: Head) -> Window:
         return structs.replace(plan(head), selection=ref)
 
-    assert protocol.pin(world.book, world.sweeps, "replay-1", chosen) is not None
+    assert protocol.pin(world.ledger, world.sweeps, "replay-1", chosen) is not None
     before = world.store.values["head", "replay-1"]
     # Where nothing is selected, it makes no difference.
     world.store.values["head", "replay-1"] = before.replace(b'"from":0', b'"from":2')
     for meets in (
-        lambda: protocol.pin(world.book, world.sweeps, "replay-1", chosen),
-        lambda: protocol.take(world.book, "replay-1", 1, RUN),
-        lambda: verify_ledger(world.book),
+        lambda: protocol.pin(world.ledger, world.sweeps, "replay-1", chosen),
+        lambda: protocol.take(world.ledger, "replay-1", 1, RUN),
+        lambda: verify_ledger(world.ledger),
     ):
         with pytest.raises(LedgerContradiction, match=r"leaves out logs/0@0-2"):
             meets()
     world.store.values["head", "replay-1"] = before
-    protocol.take(world.book, "replay-1", 1, RUN)
+    protocol.take(world.ledger, "replay-1", 1, RUN)
 
 
 def test_a_commit_that_was_refused_without_a_change_is_sent_again(
@@ -422,7 +422,7 @@ def test_a_commit_that_was_refused_without_a_change_is_sent_again(
 ) -> None:
     monkeypatch.setattr(doubt, "_PAUSE_SECONDS", 0.0)
     world.open()
-    taken = protocol.take(world.book, LANE, world.pin(), RUN)
+    taken = protocol.take(world.ledger, LANE, world.pin(), RUN)
     whole = world.store.commit
     sent: list[tuple[Any, ...]] = []
 
@@ -431,18 +431,18 @@ def test_a_commit_that_was_refused_without_a_change_is_sent_again(
         return len(sent) > 1 and whole(*arguments)
 
     monkeypatch.setattr(world.store, "commit", refused_once)
-    protocol.commit(world.book, taken, NoWork().verify())
+    protocol.commit(world.ledger, taken, NoWork().verify())
     assert (world.head.seq, len(sent)) == (1, 2)
 
 
 def test_a_window_is_processed_by_another_run_only_when_its_holder_is_gone_or_on_somebodys_word(world: World) -> None:
     world.open()
     seq = world.pin()
-    protocol.take(world.book, LANE, seq, RUN)
+    protocol.take(world.ledger, LANE, seq, RUN)
     with pytest.raises(HeldByAnother):
         world.process(seq, OTHER)
     assert (
-        protocol.process(world.book, world.sweeps, NoWork(), hold, LANE, seq, OTHER, take_over=True).attempt.run
+        protocol.process(world.ledger, world.sweeps, NoWork(), hold, LANE, seq, OTHER, take_over=True).attempt.run
         == "run 2"
     )
 
@@ -469,7 +469,7 @@ def overtaken(world: World, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable
             return whole(key, expected, value)
         monkeypatch.setattr(world.store, "swap", whole)
         meanwhile()
-        raise InDoubt("the connection was lost")
+        raise WriteInDoubt("the connection was lost")
 
     monkeypatch.setattr(world.store, "swap", lost)
 
@@ -479,8 +479,8 @@ def test_a_take_that_was_lost_while_another_took_is_not_taken_for_its_own(
 ) -> None:
     world.open()
     seq = world.pin()
-    overtaken(world, monkeypatch, lambda: protocol.take(world.book, LANE, seq, OTHER))
-    taken = protocol.take(world.book, LANE, seq, RUN, take_over=True)
+    overtaken(world, monkeypatch, lambda: protocol.take(world.ledger, LANE, seq, OTHER))
+    taken = protocol.take(world.ledger, LANE, seq, RUN, take_over=True)
     assert world.head.pending is not None
     assert world.head.pending.attempt == taken.attempt
 
@@ -490,15 +490,15 @@ def test_an_abandon_that_was_lost_while_another_abandoned_has_given_up_nothing(
 ) -> None:
     world.open()
     world.pin()
-    overtaken(world, monkeypatch, lambda: protocol.abandon(world.book, LANE, "theirs"))
-    assert protocol.abandon(world.book, LANE, "mine") is None
+    overtaken(world, monkeypatch, lambda: protocol.abandon(world.ledger, LANE, "theirs"))
+    assert protocol.abandon(world.ledger, LANE, "mine") is None
     assert world.head.abandoned is not None
     assert (world.head.abandoned.reason, world.head.abandoned.count) == ("theirs", 1)
 
 
 def test_a_head_that_is_gone_when_its_window_is_committed_is_named(world: World) -> None:
     world.open()
-    taken = protocol.take(world.book, LANE, world.pin(), RUN)
+    taken = protocol.take(world.ledger, LANE, world.pin(), RUN)
     del world.store.values[head_key(LANE)]
     with pytest.raises(LedgerContradiction, match="the head of s/ingest is gone"):
-        protocol.commit(world.book, taken, NoWork().verify())
+        protocol.commit(world.ledger, taken, NoWork().verify())

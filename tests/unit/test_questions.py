@@ -26,19 +26,19 @@ from tidemark.errors import ConnectionMissing, LedgerContradiction, StaleLedger,
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.time_limit import limited
 from tidemark.plugin import streams
-from tidemark.plugin.questions import (
-    MOST_LONG_OF_ONE,
-    MOST_OF_ONE,
+from tidemark.plugin.cached_queries import (
+    MAX_LONG_OF_ONE,
+    MAX_OF_ONE,
     Answer,
-    Questions,
-    WithoutKafka,
+    CachedQueries,
+    LedgerAnswer,
     dead_letters_of,
     kafka_of,
     sinks_of,
 )
 from tidemark.plugin.settings import Settings
-from tidemark.plugin.streams import KnownStreams
-from tidemark.plugin.viewing import Viewing
+from tidemark.plugin.stream_access import StreamAccess
+from tidemark.plugin.streams import StreamCache
 from tidemark.streams.loading import StreamFile, load
 
 ZOOKEEPER = "ledger: {type: zookeeper}\n"
@@ -79,7 +79,7 @@ def stream(tmp_path: Path, name: str, more: str = "") -> StreamFile:
     return load(path)
 
 
-def answers(asking: Questions, *files: StreamFile) -> list[Answer]:
+def answers(asking: CachedQueries, *files: StreamFile) -> list[Answer]:
     async def all_of_them() -> list[Answer]:
         return await asyncio.gather(*map(asking.answer, files))
 
@@ -88,7 +88,7 @@ def answers(asking: Questions, *files: StreamFile) -> list[Answer]:
 
 @pytest.mark.covers("Q25")
 def test_whoever_looks_waits_with_a_limit_and_then_not_at_all(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = CachedQueries(servers.show, SETTINGS), stream(tmp_path, "orders")
     servers.away = {"orders"}
     began = time.monotonic()
     late = answers(asking, *[file] * 200)
@@ -96,7 +96,7 @@ def test_whoever_looks_waits_with_a_limit_and_then_not_at_all(tmp_path: Path, se
     assert 0.5 <= time.monotonic() - began < AT_ONCE
     assert {one.status for one in late} == {504}
     assert late[0].detail == (
-        "HBase (hbase_default) and Kafka (kafka_default) did not answer within 0.5 s; they are still being asked"
+        "the ledger's database (sql_default) and Kafka (kafka_default) did not answer within 0.5 s; they are still being asked"
     )
     began = time.monotonic()
     assert [answers(asking, file)[0].status for _ in range(50)] == [504] * 50
@@ -111,12 +111,14 @@ def test_whoever_looks_waits_with_a_limit_and_then_not_at_all(tmp_path: Path, se
 def test_a_question_of_its_own_is_asked_only_while_the_servers_answer(tmp_path: Path, servers: Servers) -> None:
     """As for the page of an audit's report, which is not kept for other viewers."""
     patient, hasty = (
-        Questions(servers.show, Settings(page_wait_seconds=seconds, page_cache_seconds=0)) for seconds in (60, 0.5)
+        CachedQueries(servers.show, Settings(page_wait_seconds=seconds, page_cache_seconds=0)) for seconds in (60, 0.5)
     )
     file = stream(tmp_path, "orders")
     asked: list[str] = []
 
-    def told(result: str | None, problem: Exception | None = None, asking: Questions = patient) -> Answer | str | None:
+    def told(
+        result: str | None, problem: Exception | None = None, asking: CachedQueries = patient
+    ) -> Answer | str | None:
         def question() -> str | None:
             asked.append(file.stream.name)
             if problem is not None:
@@ -148,7 +150,7 @@ def test_what_needs_the_ledger_alone_is_answered_while_kafka_is_away(
             raise servers.broken["ledger"]
         return {}
 
-    asking, file = Questions(servers.show, SETTINGS, reach), stream(tmp_path, "orders")
+    asking, file = CachedQueries(servers.show, SETTINGS, reach), stream(tmp_path, "orders")
     servers.away = {"orders"}
 
     def told(*, ledger_only: bool) -> Any:
@@ -171,7 +173,7 @@ def test_what_needs_the_ledger_alone_is_answered_while_kafka_is_away(
 @pytest.mark.parametrize("way", ["answer", "once", "long"])
 def test_a_late_answer_names_the_servers_that_the_question_asks(tmp_path: Path, servers: Servers, way: str) -> None:
     """A question of the ledger that asks others too is not said to wait for the ledger alone, nor for Kafka otherwise."""
-    file = stream(tmp_path, "orders")
+    file = stream(tmp_path, "orders", "ledger: {type: hbase}\n")
 
     def slow(*_: StreamFile) -> dict[str, Any]:
         assert servers.back.wait(60)
@@ -179,7 +181,7 @@ def test_a_late_answer_names_the_servers_that_the_question_asks(tmp_path: Path, 
 
     def said(*others: str) -> str:
         question = {"answer": (slow,), "once": (slow,), "long": (str(others), slow)}[way]
-        asking = Questions(servers.show, SETTINGS, lambda _: {})
+        asking = CachedQueries(servers.show, SETTINGS, lambda _: {})
         late = asyncio.run(getattr(asking, way)(file, *question, *others, ledger_only=True))
         assert late.status == 504
         text: str = late.detail
@@ -188,7 +190,9 @@ def test_a_late_answer_names_the_servers_that_the_question_asks(tmp_path: Path, 
     assert said() == "HBase (hbase_default)"
     assert said(kafka_of(file), dead_letters_of(file)) == "HBase (hbase_default) and Kafka (kafka_default)"
     more = stream(tmp_path, "more").path
-    more.write_text(MINIMAL.replace("dead_letters:", "  - {type: parquet, folder: x}\ndead_letters:"))
+    more.write_text(
+        MINIMAL.replace("dead_letters:", "  - {type: parquet, folder: x}\nledger: {type: hbase}\ndead_letters:")
+    )
     file = load(more)
     assert said(kafka_of(file), *sinks_of(file)) == (
         "HBase (hbase_default), Kafka (kafka_default) and the sinks' lake_default"
@@ -198,7 +202,7 @@ def test_a_late_answer_names_the_servers_that_the_question_asks(tmp_path: Path, 
 @pytest.mark.covers("Q25")
 def test_another_question_has_an_answer_of_its_own(tmp_path: Path, servers: Servers) -> None:
     asking, file = (
-        Questions(servers.show, Settings(page_wait_seconds=60, page_cache_seconds=60)),
+        CachedQueries(servers.show, Settings(page_wait_seconds=60, page_cache_seconds=60)),
         stream(tmp_path, "orders"),
     )
 
@@ -220,7 +224,7 @@ def test_another_question_has_an_answer_of_its_own(tmp_path: Path, servers: Serv
 def test_servers_that_are_away_hold_up_no_others(tmp_path: Path, servers: Servers) -> None:
     """However many streams they have."""
     before = set(threading.enumerate())
-    asking = Questions(servers.show, SETTINGS)
+    asking = CachedQueries(servers.show, SETTINGS)
     hanging = [stream(tmp_path, f"hanging_{number}") for number in range(50)]
     servers.away = {file.stream.name for file in hanging}
     other = stream(tmp_path, "other", ZOOKEEPER)
@@ -239,7 +243,7 @@ def test_servers_that_are_away_hold_up_no_others(tmp_path: Path, servers: Server
 
 
 def test_a_server_that_is_known_to_be_away_is_not_asked_again_at_once(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = CachedQueries(servers.show, SETTINGS), stream(tmp_path, "orders")
     servers.broken = {"orders": Unreachable("HBase at h:1 did not answer")}
     for _ in range(3):
         (found,) = answers(asking, file)
@@ -252,7 +256,7 @@ def test_a_server_that_is_known_to_be_away_is_not_asked_again_at_once(tmp_path: 
 
 
 def test_what_is_wrong_with_a_stream_is_looked_at_again(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = CachedQueries(servers.show, SETTINGS), stream(tmp_path, "orders")
     servers.broken = {"orders": LedgerContradiction("the head is missing")}
     assert answers(asking, file)[0].detail == "LedgerContradiction: the head is missing"
     servers.broken = {"orders": KeyError("canary")}
@@ -264,7 +268,7 @@ def test_what_is_wrong_with_a_stream_is_looked_at_again(tmp_path: Path, servers:
 
 
 def test_an_answer_is_kept_for_a_while(tmp_path: Path, servers: Servers) -> None:
-    asking = Questions(servers.show, Settings(page_cache_seconds=60))
+    asking = CachedQueries(servers.show, Settings(page_cache_seconds=60))
     file = stream(tmp_path, "orders")
     assert {one.status for one in answers(asking, *[file] * 20)} == {200}
     assert answers(asking, file)[0].status == 200
@@ -272,7 +276,7 @@ def test_an_answer_is_kept_for_a_while(tmp_path: Path, servers: Servers) -> None
 
 
 def test_a_browser_that_goes_away_ends_nothing_for_others(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Questions(servers.show, Settings(page_wait_seconds=30)), stream(tmp_path, "orders")
+    asking, file = CachedQueries(servers.show, Settings(page_wait_seconds=30)), stream(tmp_path, "orders")
     servers.away = {"orders"}
 
     async def one_goes() -> Answer:
@@ -286,7 +290,7 @@ def test_a_browser_that_goes_away_ends_nothing_for_others(tmp_path: Path, server
     assert servers.asked == {"orders": 1}
 
 
-def until_answered(asking: Questions, file: StreamFile) -> Answer:
+def until_answered(asking: CachedQueries, file: StreamFile) -> Answer:
     deadline = time.monotonic() + 60
     while (found := answers(asking, file)[0]).status != 200:
         assert time.monotonic() < deadline, found
@@ -298,7 +302,7 @@ def until_answered(asking: Questions, file: StreamFile) -> Answer:
 @pytest.mark.covers("Q25")
 def test_who_asks_a_long_question_again_waits_for_the_same_answer(tmp_path: Path, servers: Servers) -> None:
     """As for a plan over many dead letters. Meanwhile other questions are answered, whatever the number of long ones."""
-    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = CachedQueries(servers.show, SETTINGS), stream(tmp_path, "orders")
     asked: Counter[str] = Counter()
 
     def question(key: str) -> Answer | str:
@@ -329,7 +333,7 @@ def test_who_asks_a_long_question_again_waits_for_the_same_answer(tmp_path: Path
 
 
 def test_a_stale_plan_is_no_servers_fault(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = CachedQueries(servers.show, SETTINGS), stream(tmp_path, "orders")
 
     def stale() -> None:
         raise StaleLedger("the plan is stale")
@@ -343,7 +347,7 @@ def test_a_stale_plan_is_no_servers_fault(tmp_path: Path, servers: Servers) -> N
 
 
 def statuses(
-    asking: Questions, file: StreamFile, people: Iterable[str], slow: Callable[[], str], first: int = 0
+    asking: CachedQueries, file: StreamFile, people: Iterable[str], slow: Callable[[], str], first: int = 0
 ) -> list[int | str]:
     """What many long questions at once are answered, each asked by the person beside it."""
 
@@ -359,7 +363,7 @@ def statuses(
 
 @pytest.mark.covers("Q28")
 def test_too_many_long_questions_are_refused_and_none_is_given_up(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = CachedQueries(servers.show, SETTINGS), stream(tmp_path, "orders")
     answers(asking, file)
     answered: list[int] = []
 
@@ -378,14 +382,14 @@ def test_too_many_long_questions_are_refused_and_none_is_given_up(tmp_path: Path
 
 @pytest.mark.covers("Q28")
 def test_one_person_keeps_no_others_from_asking(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = CachedQueries(servers.show, SETTINGS), stream(tmp_path, "orders")
     answers(asking, file)
 
     def slow() -> str:
         assert servers.back.wait(60)
         return "the answer"
 
-    assert Counter(statuses(asking, file, ["ann"] * 10, slow)) == {504: MOST_LONG_OF_ONE, 429: 10 - MOST_LONG_OF_ONE}
+    assert Counter(statuses(asking, file, ["ann"] * 10, slow)) == {504: MAX_LONG_OF_ONE, 429: 10 - MAX_LONG_OF_ONE}
     # One person keeps one of the threads busy.
     assert statuses(asking, file, ["bob"], lambda: "of bob") == ["of bob"]
     assert statuses(asking, file, ["ann"], lambda: "of ann", first=10) == [429]
@@ -400,7 +404,10 @@ def test_one_person_keeps_no_others_from_asking(tmp_path: Path, servers: Servers
 
 @pytest.mark.covers("Q28")
 def test_other_questions_of_one_person_have_a_bound_too(tmp_path: Path, servers: Servers) -> None:
-    asking, file = Questions(servers.show, Settings(page_wait_seconds=0.5, page_threads=32)), stream(tmp_path, "orders")
+    asking, file = (
+        CachedQueries(servers.show, Settings(page_wait_seconds=0.5, page_threads=32)),
+        stream(tmp_path, "orders"),
+    )
     answers(asking, file)
 
     def slow() -> str:
@@ -411,7 +418,7 @@ def test_other_questions_of_one_person_have_a_bound_too(tmp_path: Path, servers:
         found = await asyncio.gather(*(asking.once(file, slow, by=by) for _ in range(number)))
         return [one.status if isinstance(one, Answer) else one for one in found]
 
-    assert Counter(asyncio.run(asked("ann", 20))) == {504: MOST_OF_ONE, 429: 20 - MOST_OF_ONE}
+    assert Counter(asyncio.run(asked("ann", 20))) == {504: MAX_OF_ONE, 429: 20 - MAX_OF_ONE}
     assert asyncio.run(asked("bob", 1)) == [504]
     servers.back.set()
     until(lambda: asyncio.run(asked("ann", 1)) == ["the answer"], "there is room again")
@@ -421,7 +428,7 @@ def test_other_questions_of_one_person_have_a_bound_too(tmp_path: Path, servers:
 @pytest.mark.parametrize("way", ["once", "apart", "long"])
 def test_nobody_waits_for_the_slow_questions_of_others(tmp_path: Path, servers: Servers, way: str) -> None:
     """As many as they have: with a thread for each person, and what one person asks more waits for its own turn."""
-    asking, file = Questions(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asking, file = CachedQueries(servers.show, SETTINGS), stream(tmp_path, "orders")
     answers(asking, file)
     busy: Counter[str] = Counter()
     most: Counter[str] = Counter()
@@ -456,7 +463,7 @@ def test_nobody_waits_for_the_slow_questions_of_others(tmp_path: Path, servers: 
 @pytest.mark.covers("Q28")
 def test_a_long_question_is_given_up_in_the_end(tmp_path: Path, servers: Servers) -> None:
     """One that only computes, as a plan of very many ranges does."""
-    asking = Questions(servers.show, Settings(page_wait_seconds=60, page_long_seconds=0.2))
+    asking = CachedQueries(servers.show, Settings(page_wait_seconds=60, page_long_seconds=0.2))
     began = time.monotonic()
 
     def endless() -> str:
@@ -512,7 +519,7 @@ def loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 @pytest.mark.covers("Q28")
 def test_a_wrong_file_is_not_read_for_each_viewer(tmp_path: Path, loads: Counter[str]) -> None:
-    known = KnownStreams()
+    known = StreamCache()
     for _ in range(20):
         found, problems = known.now()
         assert list(found) == ["orders"]
@@ -533,7 +540,7 @@ def test_a_file_that_takes_long_holds_up_nobody(
     tmp_path: Path, loads: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One thread reads it, and the others are given what was known before."""
-    known, reading, goes_on = KnownStreams(), threading.Event(), threading.Event()
+    known, reading, goes_on = StreamCache(), threading.Event(), threading.Event()
     known.now()
 
     def slowly(path: Path) -> StreamFile:
@@ -561,10 +568,10 @@ def test_a_topic_that_a_viewer_types_meets_patterns_in_a_process_with_limits(tmp
         path = tmp_path / f"{name}.yaml"
         path.write_text(MINIMAL.replace("stream: orders", f"stream: {name}").replace("topics: [orders]", pattern))
         files[name] = load(path)
-    viewing = Viewing(KnownStreams(), cast("Any", None), Questions(lambda _: {}, Settings(page_wait_seconds=60)))
+    access = StreamAccess(StreamCache(), cast("Any", None), CachedQueries(lambda _: {}, Settings(page_wait_seconds=60)))
 
     def reading(topic: str) -> tuple[set[str], list[str]]:
-        return asyncio.run(viewing.reading(topic, files, SimpleNamespace(get_name=lambda: "ann")))
+        return asyncio.run(access.reading(topic, files, SimpleNamespace(get_name=lambda: "ann")))
 
     assert reading("orders") == ({"orders", "easy"}, [])
     assert reading("sec-a-logs") == ({"hard", "easy"}, [])
@@ -617,7 +624,7 @@ def test_many_streams_are_looked_at_at_once_and_one_that_is_away_delays_no_other
     tmp_path: Path, servers: Servers
 ) -> None:
     """More streams of servers that hang than there are threads; the others have servers of their own."""
-    asking = Questions(servers.show, SETTINGS)
+    asking = CachedQueries(servers.show, SETTINGS)
     hung = [stream(tmp_path, f"hung_{number}", ZOOKEEPER) for number in range(10)]
     others = [stream(tmp_path, f"other_{number}") for number in range(20)]
     servers.away = {file.stream.name for file in hung}
@@ -651,7 +658,7 @@ def test_what_one_stream_says_of_its_servers_holds_for_those_that_wait_for_them(
     tmp_path: Path, servers: Servers
 ) -> None:
     """Fifty streams of a server that is away do not each wait for it before they are known to be unreachable."""
-    asking = Questions(servers.show, SETTINGS)
+    asking = CachedQueries(servers.show, SETTINGS)
     first, second, third = (stream(tmp_path, name) for name in ("first", "second", "third"))
     servers.broken["first"] = Unreachable("HBase at h:1 did not answer")
     servers.away = {"second", "third"}
@@ -673,11 +680,11 @@ def test_an_answer_without_kafka_is_shown_and_questions_that_need_kafka_are_refu
     """And Kafka is not asked again at once, by whoever looks."""
     file, asked = stream(tmp_path, "orders"), Counter[str]()
 
-    def show(_: StreamFile) -> WithoutKafka:
+    def show(_: StreamFile) -> LedgerAnswer:
         asked["show"] += 1
-        return WithoutKafka("what the ledger knows", "Unreachable: Kafka at k:1 did not answer")
+        return LedgerAnswer("what the ledger knows", "Unreachable: Kafka at k:1 did not answer")
 
-    asking = Questions(show, SETTINGS, servers.show)
+    asking = CachedQueries(show, SETTINGS, servers.show)
     for _ in range(3):
         (answer,) = answers(asking, file)
         assert (answer.status, answer.found) == (200, "what the ledger knows")

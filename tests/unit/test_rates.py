@@ -50,7 +50,7 @@ def pinned(made: StreamInMemory, lane: str) -> list[tuple[int, int]]:
 
 
 def head_of(made: StreamInMemory, lane: str) -> Head:
-    found = made.opened.book.head(lane)
+    found = made.opened.ledger.head(lane)
     assert found is not None
     return found.head
 
@@ -83,7 +83,7 @@ def test_windows_are_bounded_and_read_each_offset_once(chosen: RangeSet, most: i
         read = RangeSet()
         reached: dict[Any, tuple[int, int]] = {}
         for record in to_the_end(made, lane):
-            covers = made.opened.book.covers(record.window)
+            covers = made.opened.ledger.covers(record.window)
             # A partition gets one offset at least, however small its part of the limit is.
             assert 0 < covers.count() < most + len(covers.partitions)
             assert not covers & read
@@ -93,7 +93,7 @@ def test_windows_are_bounded_and_read_each_offset_once(chosen: RangeSet, most: i
                 reached[one.partition] = (one.start, one.until)
             read |= covers
         assert read == chosen
-        assert verify(made.opened.book) == []
+        assert verify(made.opened.ledger) == []
 
 
 # The rate of a run
@@ -106,7 +106,7 @@ def test_the_rate_of_a_run_overrides_the_files_and_is_kept_with_its_lane(tmp_pat
     assert (lanes.rate_of(made.opened, lane), lanes.rate_of(made.opened, "ingest")) == (2, None)
     assert pinned(made, lane) == [(0, 2 * WINDOW_SECONDS)]
     steering.cancel(made.opened, lane, "another way")
-    assert all_lanes(made.opened.book)[lane].rate == 2
+    assert all_lanes(made.opened.ledger)[lane].rate == 2
     lane = claim_lane(made.opened, LaneKind.BACKFILL, "again", offsets((0, 500, 1_000)), "a test")
     assert (lanes.rate_of(made.opened, lane), pinned(made, lane)) == (3, [(500, 500 + 3 * WINDOW_SECONDS)])
     steering.cancel(made.opened, lane, "another way")
@@ -132,7 +132,7 @@ def test_a_command_keeps_its_rate_for_those_who_go_on(
             run(**options)
     run(rate=1)
     lane = lanes.lane_name(LaneKind.BACKFILL, RUN)
-    entry = all_lanes(made.opened.book)[lane]
+    entry = all_lanes(made.opened.ledger)[lane]
     assert (entry.rate, pinned(made, lane)) == (1, [(0, 60)])
     made.process(lane, RUN)
     # Who goes on names the run alone: the same offsets at no rate would be another request.

@@ -5,7 +5,7 @@ And they see these in their order: through windows, kills, replays, erasures, co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from tests.support.delta_in_memory import DeltaInMemory
 from tests.support.iceberg_in_memory import IcebergInMemory
 from tests.support.latest_tables import Change, DeltaLatestInMemory, IcebergLatestInMemory
 from tests.support.memory import MemoryStore
-from tests.support.reading_in_a_loop import Answer, LoopOfReaders
+from tests.support.reading_in_a_loop import Answer, LoopOfReaders, states_seen
 from tests.support.streams_in_memory import offsets
 from tidemark.commit.protocol import Step
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import LaneKind
 from tidemark.ledger.recovery.backup import back_up, restore
 from tidemark.runs.windows import lanes
@@ -30,17 +30,6 @@ from tidemark.sinks.iceberg.latest.compacting import where_of
 
 # More offsets than keys of a table of newest rows.
 KEYS = 7
-
-
-def states_seen(answers: Sequence[tuple[str, Answer]], states: Sequence[Answer]) -> set[int]:
-    """The numbers of the states that were seen. Raises AssertionError for an answer that is no state, or an earlier one."""
-    at, seen = 0, set()
-    for program, answer in answers:
-        known = [number for number in range(at, len(states)) if states[number] == answer]
-        assert known, f"{program} saw {answer}, which is none of {states[at:]}"
-        at = known[0]
-        seen.add(at)
-    return seen
 
 
 def place(world: Any, kind: str) -> str:
@@ -55,9 +44,9 @@ def restored(world: Any, backup: Path) -> None:
     if hasattr(world, "restore"):
         world.restore(backup)
         return
-    book = Book(MemoryStore(), "orders", clock=lambda: world.now)
-    restore(book, backup)
-    object.__setattr__(world.opened, "book", book)
+    ledger = Ledger(MemoryStore(), "orders", clock=lambda: world.now)
+    restore(ledger, backup)
+    object.__setattr__(world.opened, "ledger", ledger)
 
 
 class Writer:
@@ -139,7 +128,7 @@ def test_each_answer_is_a_committed_state(
         writer.committed(gone=range(4, 6))
         writer.compact()
         readers.wait()
-        back_up(world.opened.book, tmp_path / "nightly")
+        back_up(world.opened.ledger, tmp_path / "nightly")
         writer.ingest(17, "run 3")
         writer.committed(range(14, 17))
         readers.wait()

@@ -26,10 +26,10 @@ from tidemark.commit import protocol
 from tidemark.commit.protocol import Planner
 from tidemark.errors import LaneClosed, LedgerUnreadable, WrongUse
 from tidemark.ledger import closed_lanes
-from tidemark.ledger.book import REGISTER, Book, head_key, record_key
 from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.forgetting import origin
 from tidemark.ledger.incarnations import assign_incarnations
+from tidemark.ledger.ledger import REGISTER, Ledger, head_key, record_key
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.ordering import PRODUCERS_LOOK_MS, Epochs
 from tidemark.ledger.records import (
@@ -64,10 +64,10 @@ def ledger_id() -> str:
     return "the mark of the results"
 
 
-def rebuilt(book: Book, folder: Path) -> tuple[Book, list[str]]:
+def rebuilt(ledger: Ledger, folder: Path) -> tuple[Ledger, list[str]]:
     """The same ledger in an empty place, and what was missing."""
-    there = Book(MemoryStore(), book.stream, clock=book.clock)
-    _, missing = rebuild(book, folder / "rebuilt", ledger_id, by_order)
+    there = Ledger(MemoryStore(), ledger.stream, clock=ledger.clock)
+    _, missing = rebuild(ledger, folder / "rebuilt", ledger_id, by_order)
     restore(there, folder / "rebuilt")
     return there, missing
 
@@ -81,7 +81,7 @@ def test_what_is_in_the_history_counts_whatever_else_is_lost(
 ) -> None:
     store = MemoryStore()
     load(store, History(max(windows, 10 * lanes), lanes, seed).values)
-    whole = Book(store, STREAM)
+    whole = Ledger(store, STREAM)
     known = all_lanes(whole)
     can_be_lost = sorted(key for key in store.values if key[0] in ("register", "closed", "head"))
     lost = data.draw(st.sets(st.sampled_from(can_be_lost)))
@@ -95,18 +95,18 @@ def test_what_is_in_the_history_counts_whatever_else_is_lost(
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # A few lanes on each page.
         patch.setattr(closed_lanes, "PAGE_BYTES", 2_000)
-        book, missing = rebuilt(whole, Path(folder))
+        ledger, missing = rebuilt(whole, Path(folder))
     assert bool(missing) == bool(lost)
-    assert verify(book) == []
+    assert verify(ledger) == []
     in_history = {record.attempt.token for _, record in whole.records_with_bytes()}
-    found = {one.record.attempt.token for one in book.committed()}
+    found = {one.record.attempt.token for one in ledger.committed()}
     assert found == kept if kept is not None else found >= in_history
     # A search finds the same windows as looking at each: entries, pages, heads and history agree.
-    scan = Scan(book)
+    scan = Scan(ledger)
     for place, _ in zip(places(scan.records, random.Random(seed)), range(40), strict=False):
-        assert named(look_up(book, place)) == scan.at(place)
+        assert named(look_up(ledger, place)) == scan.at(place)
     # No lane begins anew, and none goes on that may lack something.
-    for lane, entry in all_lanes(book).items():
+    for lane, entry in all_lanes(ledger).items():
         if lane != LANE and (head_key(lane) in lost or REGISTER in lost):
             assert entry.state == LaneState.CLOSED
         if lane in known and entry.selection is not None:
@@ -147,11 +147,11 @@ def part(
 
 def work(world: World, lane: str, plan: Planner, takes: int = 0) -> None:
     """Commit a window, after so many attempts that were killed."""
-    pending = protocol.pin(world.book, world.sweeps, lane, plan)
+    pending = protocol.pin(world.ledger, world.sweeps, lane, plan)
     assert pending is not None
     for _ in range(takes):
-        protocol.take(world.book, lane, pending.window.seq, RUN)
-    protocol.process(world.book, world.sweeps, NoWork(), hold, lane, pending.window.seq, RUN)
+        protocol.take(world.ledger, lane, pending.window.seq, RUN)
+    protocol.process(world.ledger, world.sweeps, NoWork(), hold, lane, pending.window.seq, RUN)
 
 
 def world_with_lanes() -> World:
@@ -166,9 +166,9 @@ def world_with_lanes() -> World:
     for _ in range(2):
         world.process(world.pin())
     for lane, start, until in (("replay-1", 5, 10), ("replay-2", 10, 20)):
-        chosen = world.book.store_selection(RangeSet([OffsetRange(AT, start, until)]))
+        chosen = world.ledger.store_selection(RangeSet([OffsetRange(AT, start, until)]))
         open_lane(
-            world.book,
+            world.ledger,
             lane,
             LaneKind.REPLAY,
             run=lane,
@@ -184,36 +184,36 @@ def world_with_lanes() -> World:
 @pytest.mark.covers("N13")
 def test_without_its_register_the_ingest_goes_on_where_it_was(tmp_path: Path) -> None:
     world = world_with_lanes()
-    before = world.book.register()
+    before = world.ledger.register()
     assert before is not None
-    found = {offset: named(look_up(world.book, Coordinate(AT, offset))) for offset in range(31)}
-    known = all_lanes(world.book)
+    found = {offset: named(look_up(world.ledger, Coordinate(AT, offset))) for offset in range(31)}
+    known = all_lanes(world.ledger)
     # The head of a lane is lost, too.
     del world.store.values[REGISTER], world.store.values[head_key("replay-2")]
-    book, missing = rebuilt(world.book, tmp_path)
+    ledger, missing = rebuilt(world.ledger, tmp_path)
     assert missing[0] == "the register"
-    after = book.register()
+    after = ledger.register()
     assert after is not None
     assert origin(after[1].ledger) == ledger_id()
     assert after[1].generation >= before[1].generation
     assert {topic: [one.topic_id for one in known] for topic, known in after[1].topics.items()} == {"logs": ["i"]}
     assert {lane: entry.start for lane, entry in after[1].lanes.items()} == {LANE: positions({AT: 0})}
-    assert {offset: named(look_up(book, Coordinate(AT, offset))) for offset in found} == found
-    assert all_lanes(book)["replay-2"].selection == known["replay-2"].selection
+    assert {offset: named(look_up(ledger, Coordinate(AT, offset))) for offset in found} == found
+    assert all_lanes(ledger)["replay-2"].selection == known["replay-2"].selection
     # It has written one sink alone, and counts there alone.
-    assert all_lanes(book)["replay-2"].sinks == ("a",)
-    assert book.authority("a") == world.book.authority("a") != book.authority()
+    assert all_lanes(ledger)["replay-2"].sinks == ("a",)
+    assert ledger.authority("a") == world.ledger.authority("a") != ledger.authority()
     assert found[12] == ([("replay-2", 1), (LANE, 2)], [])
     there = World(MemoryStore())
-    there.now, there.book = world.now, book
+    there.now, there.ledger = world.now, ledger
     assert there.head.offsets() == {AT: 30}
     # The window that was pinned is the next one.
     assert there.process(4, OTHER).seq == 4
     # What had claimed offsets claims them no more, and its name is not used again.
-    chosen = book.store_selection(RangeSet([OffsetRange(AT, 5, 10)]))
+    chosen = ledger.store_selection(RangeSet([OffsetRange(AT, 5, 10)]))
     with pytest.raises(LaneClosed, match=CLOSED_BECAUSE):
-        open_lane(book, "replay-1", LaneKind.REPLAY, run="x", start=positions({AT: 5}), selection=chosen)
-    open_lane(book, "replay-3", LaneKind.REPLAY, run="x", start=positions({AT: 5}), selection=chosen)
+        open_lane(ledger, "replay-1", LaneKind.REPLAY, run="x", start=positions({AT: 5}), selection=chosen)
+    open_lane(ledger, "replay-3", LaneKind.REPLAY, run="x", start=positions({AT: 5}), selection=chosen)
 
 
 def test_a_head_older_than_the_history_is_made_again(tmp_path: Path) -> None:
@@ -224,11 +224,11 @@ def test_a_head_older_than_the_history_is_made_again(tmp_path: Path) -> None:
     older = world.store.values[head_key(LANE)]
     world.process(world.pin())
     world.store.values[head_key(LANE)] = older
-    book, missing = rebuilt(world.book, tmp_path)
+    ledger, missing = rebuilt(world.ledger, tmp_path)
     assert missing == ["the newest head of ingest"]
-    assert verify(book) == []
+    assert verify(ledger) == []
     # Windows without positions are found too.
-    assert named(look_up(book, Coordinate(AT, 3)))[0] == [(LANE, 2), (LANE, 1)]
+    assert named(look_up(ledger, Coordinate(AT, 3)))[0] == [(LANE, 2), (LANE, 1)]
 
 
 def test_a_lost_head_of_the_ingest_stands_after_the_last_settled_window(tmp_path: Path) -> None:
@@ -241,29 +241,29 @@ def test_a_lost_head_of_the_ingest_stands_after_the_last_settled_window(tmp_path
     world.store.values = {
         key: value for key, value in world.store.values.items() if key[:1] != ("history",) or int(key[2]) < 3
     }
-    book, missing = rebuilt(world.book, tmp_path)
+    ledger, missing = rebuilt(world.ledger, tmp_path)
     assert missing == ["the head of ingest"]
-    found = book.head(LANE)
+    found = ledger.head(LANE)
     assert found is not None
     assert (found.head.seq, found.head.offsets(), found.head.pending) == (2, {AT: 20}, None)
-    assert verify(book) == []
+    assert verify(ledger) == []
 
 
 def test_what_cannot_be_known_is_refused(tmp_path: Path) -> None:
     world = World()
     with pytest.raises(WrongUse, match="there is nothing to rebuild from"):
-        rebuild(world.book, tmp_path / "nothing", ledger_id, by_order)
+        rebuild(world.ledger, tmp_path / "nothing", ledger_id, by_order)
     world.open()
     world.pin()
     del world.store.values[head_key(LANE)]
     with pytest.raises(WrongUse, match="nothing says how far it was"):
-        rebuild(world.book, tmp_path / "no history", ledger_id, by_order)
+        rebuild(world.ledger, tmp_path / "no history", ledger_id, by_order)
     world = World()
     world.open()
     world.process(world.pin())
     world.store.values[record_key(LANE, 1)] = b"cut off"
     with pytest.raises(LedgerUnreadable, match="history/ingest"):
-        rebuild(world.book, tmp_path / "unreadable", ledger_id, by_order)
+        rebuild(world.ledger, tmp_path / "unreadable", ledger_id, by_order)
     assert not list(tmp_path.iterdir())
 
 
@@ -288,7 +288,7 @@ def test_the_command_takes_the_id_of_a_ledger_without_its_register_from_the_resu
     monkeypatch.setattr(OpenStream, "dead_letter_table", lambda self: SimpleNamespace(owner=lambda: OWNER))
     backups.rebuild("orders", tmp_path / "rebuilt", yes=True)
     assert "was missing: the register" in capsys.readouterr().err
-    there = Book(MemoryStore(), "orders", clock=lambda: made.now)
+    there = Ledger(MemoryStore(), "orders", clock=lambda: made.now)
     restore(there, tmp_path / "rebuilt")
     found = there.register()
     assert found is not None
@@ -313,12 +313,12 @@ def test_where_partitions_were_added_is_found_in_the_history(tmp_path: Path) -> 
     """So that a newer value, which has moved to an added partition, is no older one for a sink that is filled later."""
     made = StreamInMemory(tmp_path)
     with_added_partitions(made)
-    before = made.opened.book.register()
+    before = made.opened.ledger.register()
     assert before is not None
     (known,) = before[1].topics["orders"]
     assert [one.later is None for one in known.raised] == [False, False]
     del made.store.values[REGISTER]
-    there, _ = rebuilt(made.opened.book, tmp_path)
+    there, _ = rebuilt(made.opened.ledger, tmp_path)
     after = there.register()
     assert after is not None
     (found,) = after[1].topics["orders"]
@@ -334,11 +334,11 @@ def test_an_order_that_had_begun_to_rise_where_a_log_was_cut_rises_on(
     for number, logs in enumerate([[20], [25, 3], [8, 3], [9, 4]]):
         made.ends(*((0, end) for end in logs))
         made.ingest(f"run {number}")
-    before = made.opened.book.register()
+    before = made.opened.ledger.register()
     assert before is not None
     assert [len(one.raised) for one in before[1].topics["orders"]] == [1, 1]
     del made.store.values[REGISTER]
-    there, _ = rebuilt(made.opened.book, tmp_path)
+    there, _ = rebuilt(made.opened.ledger, tmp_path)
     after = there.register()
     assert after is not None
     kept = [(one.partitions, one.raised) for one in before[1].topics["orders"]]
@@ -382,14 +382,14 @@ def test_newest_values_with_versions_of_a_lost_order_are_refused(
     made = StreamInMemory(tmp_path, text=TEXT.replace("source:\n", "source:\n  on_recreated: accept\n"))
     change(made)
     # With the register, nothing is lost.
-    rebuilt(made.opened.book, tmp_path)
+    rebuilt(made.opened.ledger, tmp_path)
     (tmp_path / "rebuilt").unlink()
     del made.store.values[REGISTER]
     if not refused:
-        rebuilt(made.opened.book, tmp_path)
+        rebuilt(made.opened.ledger, tmp_path)
         return
     with pytest.raises(WrongUse, match=rf"{refused}.*orders.*by_id.*table=newest.*from a backup"):
-        rebuilt(made.opened.book, tmp_path)
+        rebuilt(made.opened.ledger, tmp_path)
     assert not (tmp_path / "rebuilt").exists()
 
 
@@ -402,12 +402,12 @@ def test_a_cut_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.Monke
     for number, ends in enumerate([(0, 5), (0, 12), (0, 13)]):
         made.ends(ends, (0, 4 + number))
         made.ingest(f"run {number}")
-    before = made.opened.book.register()
+    before = made.opened.ledger.register()
     assert before is not None
     assert selecting.before_the_first_window(made.opened) == RangeSet()
     held = kafka_now.held_now(made.opened, ("orders",))
     del made.store.values[REGISTER]
-    there, _ = rebuilt(made.opened.book, tmp_path)
+    there, _ = rebuilt(made.opened.ledger, tmp_path)
     after = there.register()
     assert after is not None
     kept = [(one.incarnation, one.topic_id, one.starts) for one in before[1].topics["orders"]]
@@ -416,7 +416,7 @@ def test_a_cut_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.Monke
     begun = after[1].topics["orders"][1].begun
     assert begun is not None
     assert (begun.change, begun.policy) == (TopicChange.TRUNCATED, "found in the history")
-    anew = replace(made.opened, book=there)
+    anew = replace(made.opened, ledger=there)
     assert kafka_now.held_now(anew, ("orders",)) == held
     assert selecting.before_the_first_window(anew) == RangeSet()
     assert assign_incarnations(after[1].topics, offsets((0, 3, 4), (0, 7, 8))) == RangeSet(
@@ -434,7 +434,7 @@ def test_a_cut_whose_first_window_is_pending_is_found_too(tmp_path: Path, monkey
     made.ends((0, 12))
     ingest.plan_ingest(made.opened, "run 3")
     del made.store.values[REGISTER]
-    there, _ = rebuilt(made.opened.book, tmp_path)
+    there, _ = rebuilt(made.opened.ledger, tmp_path)
     found = there.register()
     assert found is not None
     assert [(one.incarnation, one.starts) for one in found[1].topics["orders"]] == [(1, ()), (2, ((0, 5),))]
@@ -448,7 +448,7 @@ def test_a_recreated_topic_is_no_cut(tmp_path: Path) -> None:
     made.ends((3, 30))
     made.ingest("run 2")
     del made.store.values[REGISTER]
-    there, _ = rebuilt(made.opened.book, tmp_path)
+    there, _ = rebuilt(made.opened.ledger, tmp_path)
     found = there.register()
     assert found is not None
     (first, second) = found[1].topics["orders"]

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from tidemark.errors import PackageMissing, WrongUse
 from tidemark.offsets.coordinate_files import lines_of
-from tidemark.offsets.coordinates import Coordinate, Named, parse_coordinates, parse_records
+from tidemark.offsets.coordinates import Coordinate, NamedOffsets, parse_coordinates, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.requests import record_files
 from tidemark.runs.requests.record_files import FOLDER, records_in
@@ -41,8 +41,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
-def ranges(rows: list[tuple[str, int, int]]) -> Named:
-    return Named(RangeSet(OffsetRange(TopicPartition(topic, at), offset, offset + 1) for topic, at, offset in rows))
+def ranges(rows: list[tuple[str, int, int]]) -> NamedOffsets:
+    return NamedOffsets(
+        RangeSet(OffsetRange(TopicPartition(topic, at), offset, offset + 1) for topic, at, offset in rows)
+    )
 
 
 def write(path: Path, rows: list[tuple[str, int, int]], prefix: str = "") -> None:
@@ -97,7 +99,7 @@ def test_what_was_written_is_read(folder: Path, found: list[tuple[str, int, int]
 )
 def test_other_columns_and_empty_lines_do_not_matter(folder: Path, name: str, text: str) -> None:
     (folder / name).write_bytes(text.encode())
-    assert records_in(name) == Named(RangeSet([OffsetRange(TopicPartition("a.b", 3), 17, 19)]))
+    assert records_in(name) == NamedOffsets(RangeSet([OffsetRange(TopicPartition("a.b", 3), 17, 19)]))
 
 
 def test_a_folder_of_parquet(folder: Path) -> None:
@@ -299,7 +301,7 @@ def test_the_folder_may_be_in_a_lake(folder: Path, monkeypatch: pytest.MonkeyPat
             records_in(name)
     with pytest.raises(WrongUse, match="there is no such file"):
         records_in("none.csv")
-    monkeypatch.setattr(record_files, "_MOST_COPIED", 50)
+    monkeypatch.setattr(record_files, "_MAX_COPIED", 50)
     for name in ("mine.jsonl", "table"):
         with pytest.raises(
             WrongUse, match=rf"records_file (\./)?{name}: has \d+ bytes, and up to 50 are copied from a lake"
@@ -352,7 +354,7 @@ def test_a_table_says_which_incarnation_is_meant(folder: Path, name: str, prefix
     else:
         path.write_text("\n".join(map(json.dumps, rows)))
     exact = [OffsetRange(TopicPartition("a", 0, 1), 5, 6), OffsetRange(TopicPartition("a", 0, 2), 6, 7)]
-    wanted = Named(RangeSet([OffsetRange(TopicPartition("a", 0), 7, 8)]), RangeSet(exact))
+    wanted = NamedOffsets(RangeSet([OffsetRange(TopicPartition("a", 0), 7, 8)]), RangeSet(exact))
     assert records_in(name) == wanted
     assert parse_records(lines_of(path)) == wanted
 
@@ -392,7 +394,7 @@ def test_a_small_file_that_repeats_a_large_text_is_not_read_whole(folder: Path) 
 
 @pytest.mark.covers("Q29")
 def test_a_column_that_is_too_large_is_refused_by_the_footer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_files, "_MOST_OF_A_COLUMN", 1_000)
+    monkeypatch.setattr(record_files, "_MAX_OF_A_COLUMN", 1_000)
     name = parquet(folder, topic=["a"] * 2_000, partition=[0] * 2_000, offset=list(range(2_000)))
     with pytest.raises(
         WrongUse, match=r"a.parquet: the column offset has \d+ bytes in one row group, and may have 1000"

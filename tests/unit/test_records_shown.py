@@ -28,7 +28,7 @@ from tidemark.views.browsing.filters import parse
 from tidemark.views.browsing.items import Item
 from tidemark.views.browsing.matching import Matcher
 from tidemark.views.messages.message import record_shown
-from tidemark.views.messages.record import MOST_BYTES, RecordRead, record_of
+from tidemark.views.messages.record import MAX_BYTES, RecordRead, record_of
 from tidemark.views.messages.sandbox import cells_with_limits
 
 
@@ -102,7 +102,7 @@ def test_a_list_of_a_billion_nothings_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.covers("U14")
 def test_what_is_too_large_is_not_read(tmp_path: Path) -> None:
-    large = b"x" * (MOST_BYTES + 1)
+    large = b"x" * (MAX_BYTES + 1)
     assert problem(by_file(tmp_path), large) == "a value of more than 1 000 000 bytes is read by runs alone"
 
 

@@ -61,6 +61,28 @@ def test_the_name_of_a_public_class_stands_once() -> None:
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
+# Pronouns, adverbs and participles say nothing of what an object holds. Each of these was a class once.
+NO_NAMES = re.compile(
+    r"Again|Anew|Bounded|Chosen|Compared|Comparing|Covered|Done|Elsewhere|Encoded|Ended|Facts|"
+    r"Forecasted|Forgotten|Found|Frequent|Gone|Held|Holding|Itself|Known|Late|Left|Located|"
+    r"Named|Opened|Owned|Passed|Passing|Published|Reached|Selected|Shown|Sparing|Spent|"
+    r"Standing|Steered|Surroundings|Taken|Through|Turns|Unfit|Unsaid|Waits"
+)
+
+
+def test_no_class_is_named_by_a_word_that_says_nothing_of_it() -> None:
+    """The names are words of Kafka, Spark, Airflow or Iceberg, else plain nouns, and a limit is `MAX_`."""
+    found = []
+    for folder in ("tidemark", "services", "demo"):
+        for path in sorted((REPOSITORY / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef) and NO_NAMES.fullmatch(node.name):
+                    found.append(f"{path.relative_to(REPOSITORY)}:{node.lineno}: class {node.name}")
+                elif isinstance(node, ast.Name) and re.match(r"_?MOST(_|$)", node.id):
+                    found.append(f"{path.relative_to(REPOSITORY)}:{node.lineno}: {node.id}")
+    assert found == []
+
+
 _IMPORT = re.compile(r"^\s*from (tidemark[\w.]*) import ([^\n(]+)$", re.MULTILINE)
 
 
@@ -164,6 +186,26 @@ def test_the_core_names_no_sink(room: str) -> None:
     assert {"aggregates", "delta", "parquet"} < sinks
     assert texts
     assert {path.name: found[0] for path, text in texts.items() if (found := named.search(text))} == {}
+
+
+# What others use of a sink's own rooms: the Parquet files of all lakes, and the salts that an older layout has in its keys.
+_OF_FILES = ("tidemark.sinks.parquet", "tidemark.sinks.hbase.rows")
+
+
+def test_only_the_registries_know_the_types_of_sinks() -> None:
+    """A sink of another package is treated as any other: nothing outside asks for a type, but the kinds say what they can."""
+    rooms = {REPOSITORY / "tidemark" / "sinks", REPOSITORY / "tidemark" / "spark" / "sinks"}
+    types = {path.parent.name for path in (REPOSITORY / "tidemark" / "sinks").rglob("settings.py")} - {"dead_letters"}
+    a_type = re.compile(rf"tidemark(?:\.spark)?\.sinks\.(?:dead_letters\.)?(?:{'|'.join(types)})\b[\w.]*")
+    outside = [path for path in (REPOSITORY / "tidemark").rglob("*.py") if not rooms & set(path.parents)]
+    outside.append(REPOSITORY / "tidemark" / "sinks" / "mounts.py")
+    found = {
+        str(path.relative_to(REPOSITORY)): named
+        for path in outside
+        if (named := {name for name in a_type.findall(path.read_text()) if not name.startswith(_OF_FILES)})
+    }
+    assert {"delta", "kafka"} < types
+    assert found == {}
 
 
 def prose(text: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from tidemark.ledger.stores.contract import Key
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import steering
 from tidemark.runs.requests import answers
-from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.approval import Requesters
 from tidemark.runs.requests.forms import BackfillRequest, checked
 from tidemark.runs.requests.plan import Plan, plan_request
 from tidemark.runs.windows import lanes
@@ -55,7 +55,7 @@ def opened(made: StreamInMemory, chosen: Plan | Claimed, **more: Any) -> list[st
 def worked_off(made: StreamInMemory, lane: str) -> RangeSet:
     read = RangeSet()
     while lanes.plan_lane(made.opened, lane, RUN) is not None:
-        read |= made.opened.book.covers(made.process(lane, RUN).window)
+        read |= made.opened.ledger.covers(made.process(lane, RUN).window)
     lanes.finish(made.opened, lane)
     return read
 
@@ -70,7 +70,7 @@ def test_one_request_reads_what_is_missing_and_then_the_others_again(made: Strea
     mine = opened(made, found)
     assert mine == [BACKFILL, AGAIN]
     assert [worked_off(made, lane) for lane in mine] == [found.ranges, found.again]
-    kinds = [all_lanes(made.opened.book)[lane].kind for lane in mine]
+    kinds = [all_lanes(made.opened.ledger)[lane].kind for lane in mine]
     assert (kinds, made.positions()) == ([LaneKind.BACKFILL, LaneKind.REPLAY], before)
     # By default, what was read stays as it is.
     only = plan_request(
@@ -85,7 +85,7 @@ def test_both_lanes_are_opened_in_one_step_or_none_is(made: StreamInMemory) -> N
     other = claim_lane(made.opened, LaneKind.REPLAY, "other", offsets((0, 30, 31)), "another")
     with pytest.raises(ClaimOverlap, match=rf"orders/0@30-31: claimed by the open lane {other} \(run other\)"):
         opened(made, found)
-    open_now = made.opened.book.register()[1].lanes  # type: ignore[index]
+    open_now = made.opened.ledger.register()[1].lanes  # type: ignore[index]
     assert set(open_now) == {INGEST, other}
     steering.cancel(made.opened, other, "a test")
     writes: list[Key] = []
@@ -102,7 +102,7 @@ def test_both_lanes_are_opened_in_one_step_or_none_is(made: StreamInMemory) -> N
     assert writes.count(("register",)) == 1
     assert lanes.lanes_of(made.opened, LaneKind.BACKFILL, RUN) == [BACKFILL, AGAIN]
     made.store.before_swap = lambda key: None
-    assert claimed_by(made.opened, LaneKind.BACKFILL, RUN) == Claimed(found.ranges, found.again, found.all)
+    assert claimed_by(made.opened, LaneKind.BACKFILL, RUN) == Claimed(found.ranges, found.again)
     assert [worked_off(made, lane) for lane in (BACKFILL, AGAIN)] == [found.ranges, found.again]
 
 
@@ -114,7 +114,7 @@ def test_a_retry_goes_on_with_both_selections(made: StreamInMemory) -> None:
     lanes.plan_lane(made.opened, mine[1], RUN)
     made.process(mine[1], RUN)
     before = claimed_by(made.opened, LaneKind.BACKFILL, RUN)
-    assert before == Claimed(found.ranges, found.again, found.all)
+    assert before == Claimed(found.ranges, found.again)
     assert opened(made, before, rate=40) == mine
     with pytest.raises(Conflict, match="begun with another request: rate was 40, and is left empty"):
         opened(made, before)
@@ -136,8 +136,8 @@ def test_the_two_parts_need_approval_together(made: StreamInMemory) -> None:
     found = plan_request(now.opened, asked(ranges="orders/0@0-40"))
     assert max(found.ranges.count(), found.again.count()) < 35 < found.all.count()
     with pytest.raises(NotApproved, match="40 offsets are more than 34"):
-        opened(now, found, by=People("ann"))
-    assert len(opened(now, found, by=People("ann", "bob"))) == 2
+        opened(now, found, by=Requesters("ann"))
+    assert len(opened(now, found, by=Requesters("ann", "bob"))) == 2
 
 
 def test_a_run_with_two_lanes_is_paused_and_cancelled_as_one(made: StreamInMemory) -> None:
@@ -154,7 +154,7 @@ def test_a_run_with_two_lanes_is_paused_and_cancelled_as_one(made: StreamInMemor
     cancelled = steering.steer_lanes(named, lambda lane: steering.cancel(made.opened, lane, "enough"))
     left = {lane: (one.windows, one.given_up, one.left) for lane, one in cancelled.items()}
     assert left == {AGAIN: (0, 1, found.again), BACKFILL: (0, 1, found.ranges)}
-    assert {all_lanes(made.opened.book)[lane].state for lane in mine} == {LaneState.CLOSED}
+    assert {all_lanes(made.opened.ledger)[lane].state for lane in mine} == {LaneState.CLOSED}
 
 
 @pytest.mark.parametrize("way", ["everything_before", "holes"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidemark.clients.kafka.retention import (
     Forecast,
-    Moment,
+    PartitionSnapshot,
     Reason,
     RetentionSettings,
     RetentionState,
@@ -22,7 +22,7 @@ from tidemark.clients.kafka.retention import (
 from tidemark.offsets.times import in_words
 
 HOUR = 3_600_000
-NOW = Moment(at=1_000 * HOUR, start=100, end=300, position=200)
+NOW = PartitionSnapshot(at=1_000 * HOUR, start=100, end=300, position=200)
 FOREVER = RetentionSettings(None, None)
 SEEN = SeenPartition(NOW, settings=FOREVER)
 
@@ -31,8 +31,8 @@ def ahead(seen: SeenPartition, warn_hours: int = 24) -> Forecast:
     return forecast(seen, warn_hours * HOUR)
 
 
-def earlier(hours: int, start: int, end: int, position: int) -> Moment:
-    return Moment(NOW.at - hours * HOUR, start, end, position)
+def earlier(hours: int, start: int, end: int, position: int) -> PartitionSnapshot:
+    return PartitionSnapshot(NOW.at - hours * HOUR, start, end, position)
 
 
 def test_a_topic_that_keeps_everything_is_safe() -> None:
@@ -144,9 +144,9 @@ OFFSETS = st.integers(0, 10_000)
 @st.composite
 def seen_partitions(draw: st.DrawFn) -> SeenPartition:
     start, position, end = sorted(draw(st.tuples(OFFSETS, OFFSETS, OFFSETS)))
-    now = Moment(draw(st.integers(1_000, 10**7)), start, end, position)
+    now = PartitionSnapshot(draw(st.integers(1_000, 10**7)), start, end, position)
     earlier_start, earlier_position, earlier_end = sorted(draw(st.tuples(OFFSETS, OFFSETS, OFFSETS)))
-    before = Moment(draw(st.integers(0, 10**7)), earlier_start, earlier_end, earlier_position)
+    before = PartitionSnapshot(draw(st.integers(0, 10**7)), earlier_start, earlier_end, earlier_position)
     numbers = st.none() | st.integers(0, 10**7)
     return SeenPartition(
         now,

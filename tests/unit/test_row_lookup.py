@@ -16,7 +16,7 @@ from tidemark.errors import LedgerContradiction
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.sinks.parquet import row_lookup
-from tidemark.sinks.parquet.row_lookup import MOST_FILES, MOST_ROWS, rows_of_message
+from tidemark.sinks.parquet.row_lookup import MAX_FILES, MAX_ROWS, rows_of_message
 
 WHEN = datetime(2500, 1, 1, 0, 0, 0, 120_000, UTC)
 
@@ -97,8 +97,8 @@ def test_what_is_not_searched_is_said(tmp_path: Path, record: Record, monkeypatc
     with pytest.raises(LedgerContradiction, match="cannot be read"):
         rows_of_message([f"file://{tmp_path}"], at(5), record, compacted=False)
     pq.write_table(table([5] * 50), tmp_path / "part-0.parquet")
-    assert len(rows_of_message([f"file://{tmp_path}"], at(5), record, compacted=False)) == MOST_ROWS
-    monkeypatch.setattr(row_lookup, "MOST_FILES", 0)
+    assert len(rows_of_message([f"file://{tmp_path}"], at(5), record, compacted=False)) == MAX_ROWS
+    monkeypatch.setattr(row_lookup, "MAX_FILES", 0)
     said = rows_of_message([f"file://{tmp_path}"], at(5), record, compacted=False)
     assert said == "the window has 1 files there, and up to 0 are searched"
-    assert MOST_FILES > 0
+    assert MAX_FILES > 0

@@ -21,7 +21,8 @@ from tidemark.sinks.iceberg import catalog
 from tidemark.sinks.iceberg.compacting import compact
 from tidemark.sinks.iceberg.latest.compacting import where_of
 from tidemark.sinks.iceberg.reading import rows_of_others
-from tidemark.sinks.latest.sink import PlainLatestRows
+from tidemark.sinks.latest.sink import LatestRowsAdmin
+from tidemark.spark.audit.deleted_messages import BlockComparison
 from tidemark.spark.audit.differences import Audit, AuditedPlace
 
 THEIRS = 77
@@ -35,8 +36,8 @@ def test_rows_beside_those_of_windows(tmp_path: Path, *, merged: bool) -> None:
     world.ingest("run 1")
     world.ends((0, 10))
     world.ingest("run 2")
-    book = world.opened.book
-    assert rows_of_others(book, "iceberg", world.where) == 0
+    ledger = world.opened.ledger
+    assert rows_of_others(ledger, "iceberg", world.where) == 0
     # Of the fields alone; with columns like ours of a generation that nobody has drawn; and of none.
     world.table().append(pa.table({"id": pa.array([THEIRS] * 2, pa.int64())}))
     ours = world.table().scan(row_filter="_offset = 1").to_arrow()
@@ -46,14 +47,14 @@ def test_rows_beside_those_of_windows(tmp_path: Path, *, merged: bool) -> None:
         world.table().append(ours.set_column(number, ours.schema.field(number).with_nullable(True), column))
     if merged:
         compact(world.opened, world.sink, "run 9", CompactionRequest())
-    assert rows_of_others(book, "iceberg", world.where) == 4
+    assert rows_of_others(ledger, "iceberg", world.where) == 4
     for number in (3, 4):
         world.ends((0, 5 * number))
         world.ingest(f"run {number}")
     world.replay(offsets((0, 3, 12)), "replay")
     world.erase(offsets((0, 7, 8)))
     assert world.counting() == [(0, one) for one in range(20) if one != 7]
-    assert rows_of_others(book, "iceberg", world.where) == 4
+    assert rows_of_others(ledger, "iceberg", world.where) == 4
 
 
 def _append(world: LatestInMemory) -> None:
@@ -80,8 +81,8 @@ def test_rows_beside_the_newest_of_each_key(kind: Callable[..., LatestInMemory],
     world.compact("run 9")
     world.vacuum(1)
     assert world.counting() == world.wanted()
-    assert isinstance(world.plain, PlainLatestRows)
-    version = world.plain.table(world.opened.connections, world.plain.table_place(world.sink, world.base)).opened()
+    assert isinstance(world.admin, LatestRowsAdmin)
+    version = world.admin.table(world.opened.connections, world.admin.table_place(world.sink, world.base)).opened()
     assert version is not None
     assert version.outside == 1
     assert THEIRS in world.shown()
@@ -90,7 +91,7 @@ def test_rows_beside_the_newest_of_each_key(kind: Callable[..., LatestInMemory],
 @pytest.mark.covers("L6")
 def test_an_audit_of_everything_counts_them_as_debris() -> None:
     report = PlaceReport(name="rows", expected=5, found=5, missing=0, different=0, extra=0, twice=0, debris=1)
-    audited = AuditedPlace(report, RangeSet(), None)
+    audited = AuditedPlace(report, RangeSet(), BlockComparison(RangeSet(), (), RangeSet()))
     anything: Any = None
     audit = Audit(anything, anything, anything, RangeSet(), (), RangeSet(), anything)
     assert audit.beside(audited, lambda: 4).report.debris == 5

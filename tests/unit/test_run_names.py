@@ -16,9 +16,9 @@ from tidemark.cli import lanes_of_runs, stream_lookup
 from tidemark.cli.commands import erase as erase_command
 from tidemark.cli.commands import replay as replay_command
 from tidemark.errors import AnotherRequest, LaneClosed, OffsetsOutOfRange, RecordsGone, WrongUse
-from tidemark.ledger.book import head_key
 from tidemark.ledger.codec import encode
 from tidemark.ledger.erasures import erased
+from tidemark.ledger.ledger import head_key
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.register import change
 from tidemark.offsets.ranges import RangeSet
@@ -40,8 +40,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     stream.ends((0, 60))
     monkeypatch.setattr(stream_lookup, "opened", lambda _: stream.opened)
     monkeypatch.setattr(erasing, "remaining", lambda *_: [])
-    for command in (lanes_of_runs, erase_command):
-        monkeypatch.setattr(command, "process", lambda *_, **__: None)
+    monkeypatch.setattr(lanes_of_runs, "process", lambda *_, **__: None)
     monkeypatch.setattr(lanes_of_runs, "process_together", lambda *_, **__: None)
     return stream
 
@@ -61,7 +60,7 @@ def erase(**options: Any) -> None:
 
 
 def gone(made: StreamInMemory) -> RangeSet:
-    return erased(made.opened.book.committed())
+    return erased(made.opened.ledger.committed())
 
 
 ASKED = {"records": ["orders/0@5"], "reason": REASON}
@@ -118,16 +117,15 @@ def test_a_dry_run_under_a_name_that_has_begun_changes_nothing(
     made: StreamInMemory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], again: dict[str, Any]
 ) -> None:
     """The run has claimed its offsets, and has died. Neither the same request nor another one goes on with it."""
-    monkeypatch.setattr(erasing, "erase_without_spark", lambda *_, **__: None)
-    monkeypatch.setattr(erasing, "done", lambda *_: erasing.Done(RangeSet(), RangeSet(), [], {}))
+    monkeypatch.setattr(erasing, "erase", lambda *_, **__: None)
+    monkeypatch.setattr(erasing, "done", lambda *_: erasing.ErasureResult(RangeSet(), [], {}))
     erase(**ASKED)
     replay(records=["orders/0@15"], reason=REASON)
     monkeypatch.undo()
     monkeypatch.setattr(stream_lookup, "opened", lambda _: made.opened)
     monkeypatch.setattr(erasing, "remaining", lambda *_: [])
     started: list[Any] = []
-    for command in (lanes_of_runs, erase_command):
-        monkeypatch.setattr(command, "process", lambda *given, **_: started.append(given))
+    monkeypatch.setattr(lanes_of_runs, "process", lambda *given, **_: started.append(given))
     before = dict(made.store.values)
     capsys.readouterr()
     erase(**{**ASKED, **again}, dry_run=True)
@@ -204,12 +202,12 @@ def test_a_lane_that_another_version_has_opened_says_how_to_go_on(
 def without_asked(made: StreamInMemory, lane: str) -> None:
     """As a version that did not know of `asked` has left a lane."""
     change(
-        made.opened.book,
+        made.opened.ledger,
         lambda register: structs.replace(
             register, lanes={**register.lanes, lane: structs.replace(register.lanes[lane], asked=None)}
         ),
     )
-    found = made.opened.book.head(lane)
+    found = made.opened.ledger.head(lane)
     assert found is not None
     made.store.values[head_key(lane)] = encode(structs.replace(found.head, asked=None))
 
@@ -270,7 +268,7 @@ def test_the_lanes_of_a_run_go_on_when_one_of_them_cannot(made: StreamInMemory) 
         while lanes.plan_lane(made.opened, lane, "r") is not None:
             made.process(lane, "r")
         lanes.finish(made.opened, lane)
-    assert set(made.opened.book.register()[1].lanes) == {INGEST}  # type: ignore[index]
+    assert set(made.opened.ledger.register()[1].lanes) == {INGEST}  # type: ignore[index]
     with pytest.raises(LaneClosed):
         claim_lanes(made.opened, LaneKind.REPLAY, "r", found.ranges, REASON, lanes=3, asked=fields)
 

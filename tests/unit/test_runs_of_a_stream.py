@@ -17,7 +17,7 @@ from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import ClaimOverlap, Conflict, OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, Window, positions
 from tidemark.ledger.register import open_lane
-from tidemark.offsets.coordinates import Named
+from tidemark.offsets.coordinates import NamedOffsets
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.requests import selecting
 from tidemark.runs.windows import ingest, lanes
@@ -25,10 +25,6 @@ from tidemark.views import summary
 
 FOUR_AT_A_TIME = TEXT + "limits:\n  max_records: 4\n"
 NO_GUARANTEE = "guarantee: none\n"
-AGGREGATES = TEXT.replace(
-    "  - type: hbase\n    table: orders\n",
-    "  - type: hbase_aggregates\n    table: sums\n    key: [id]\n    values: {n: count}\n",
-)
 
 
 def windows(made: StreamInMemory, run: str, *, again: bool = False) -> Iterator[tuple[int, int]]:
@@ -105,11 +101,11 @@ def test_what_a_run_has_committed_is_known_before_it_is_in_the_history(tmp_path:
     made.ingest("run 2")
     made.ends((0, 9))
     made.ingest("run 1")
-    book = made.opened.book
+    ledger = made.opened.ledger
     assert [one.seq for one in lanes.committed_before(made.opened, INGEST, "run 1")] == [1, 3]
     # As after a crash that follows the commit.
     del made.store.values["history", INGEST, f"{3:019d}"]
-    assert [one.seq for one in book.newest_records(INGEST, 9)] == [2, 1]
+    assert [one.seq for one in ledger.newest_records(INGEST, 9)] == [2, 1]
     assert [one.seq for one in lanes.committed_before(made.opened, INGEST, "run 1")] == [1, 3]
     assert lanes.committed_before(made.opened, "replay-1", "run 1") == []
 
@@ -121,7 +117,7 @@ def test_without_a_guarantee_nothing_is_kept_and_each_run_begins_at_the_start(tm
     made = StreamInMemory(tmp_path, text=TEXT + NO_GUARANTEE)
     made.ends((0, 5))
     pinned(made)
-    head = made.opened.book.head(INGEST)
+    head = made.opened.ledger.head(INGEST)
     assert head is not None
     assert head.head.positions == ()
 
@@ -176,7 +172,7 @@ def test_an_import_begins_a_stream(tmp_path: Path) -> None:
     assert made.store.values == {}
     assert imported(write=True) == {0: 4, 1: 5}
     assert made.positions() == {0: 4, 1: 5}
-    found = made.opened.book.register()
+    found = made.opened.ledger.register()
     assert found is not None
     assert (found[1].lanes[INGEST].reason, found[1].lanes[INGEST].run) == ("import", "import 1")
     for write in (False, True):
@@ -199,7 +195,7 @@ def test_an_import_that_another_run_was_ahead_of_is_refused(tmp_path: Path, monk
     def second(*given: Any, **settings: Any) -> Any:
         monkeypatch.undo()
         other = StreamInMemory(tmp_path, made.kafka)
-        other.opened.book.store = other.store = made.store
+        other.opened.ledger.store = other.store = made.store
         ingest.plan_ingest(other.opened, "run 1")
         return open_lane(*given, **settings)
 
@@ -212,31 +208,10 @@ def test_an_import_that_another_run_was_ahead_of_is_refused(tmp_path: Path, monk
 # Backfills and replays
 
 
-def test_a_replay_takes_whole_blocks_and_none_is_divided(tmp_path: Path) -> None:
-    made = StreamInMemory(tmp_path, text=AGGREGATES)
-    for end in (10, 20, 30):
-        made.ends((0, end))
-        made.ingest(f"run {end}")
-    made = _with_the_ledger_of(made, AGGREGATES + "limits:\n  max_records: 4\n")
-    made.ends((0, 30))
-    lane = claim_lane(made.opened, LaneKind.REPLAY, "replay 1", offsets((0, 12, 13), (0, 25, 26)), "bug 17")
-    pending = lanes.plan_lane(made.opened, lane, "replay 1")
-    assert pending is not None
-    # Ten messages are more than the limit: one window at least is read.
-    assert [(one.start, one.until) for one in pending.window.ranges] == [(10, 20)]
-    assert pending.window.reason == "bug 17"
-    found = made.opened.book.register()
-    assert found is not None
-    assert found[1].lanes[lane].reason == "bug 17"
-    ref = found[1].lanes[lane].selection
-    assert ref is not None
-    assert made.opened.book.selection(ref) == offsets((0, 10, 30))
-
-
 def test_a_backfill_takes_what_was_asked_for_in_parts(tmp_path: Path) -> None:
     made = StreamInMemory(
         tmp_path,
-        text=AGGREGATES.replace("start: earliest", "start: {offsets: {orders/0: 20}}") + "limits: {max_records: 4}\n",
+        text=TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20}}") + "limits: {max_records: 4}\n",
     )
     made.ends((0, 20))
     made.ingest()
@@ -310,7 +285,7 @@ def test_a_replay_that_cannot_be_planned_says_in_the_ledger_why_it_was_closed(tm
     made.ends((3, 9))
     with pytest.raises(OffsetsOutOfRange, match="is free again"):
         lanes.plan_lane(made.opened, lane, "replay 1")
-    head = made.opened.book.head(lane)
+    head = made.opened.ledger.head(lane)
     assert head is not None
     assert str(head.head.closed_early).startswith("OffsetsOutOfRange: ")
 
@@ -320,18 +295,20 @@ def test_ranges_of_people_are_of_the_incarnation_that_they_belong_to(tmp_path: P
     made.kafka.ids["orders"] = "first"
     made.ends((0, 9))
     made.ingest("run 1")
-    named = Named(offsets((0, 1, 2)))
+    named = NamedOffsets(offsets((0, 1, 2)))
     assert selecting.in_known_incarnations(made.opened, named) == offsets((0, 1, 2))
     made.kafka.ids["orders"] = "second"
     made.ends((0, 5))
     made.ingest("run 2")
     (one,) = selecting.in_known_incarnations(made.opened, named)
     assert (one.partition, one.start, one.until) == (at(0, 2), 1, 2)
-    assert selecting.in_known_incarnations(made.opened, Named(exact=named.open)) == offsets((0, 1, 2))
+    assert selecting.in_known_incarnations(made.opened, NamedOffsets(exact=named.open)) == offsets((0, 1, 2))
     with pytest.raises(WrongUse, match="orders has no incarnation 3; known are 1, 2"):
-        selecting.in_known_incarnations(made.opened, Named(exact=RangeSet([OffsetRange(at(0, 3), 1, 2)])))
+        selecting.in_known_incarnations(made.opened, NamedOffsets(exact=RangeSet([OffsetRange(at(0, 3), 1, 2)])))
     with pytest.raises(WrongUse, match="other: the stream orders has never read this topic"):
-        selecting.in_known_incarnations(made.opened, Named(RangeSet([OffsetRange(TopicPartition("other", 0), 0, 1)])))
+        selecting.in_known_incarnations(
+            made.opened, NamedOffsets(RangeSet([OffsetRange(TopicPartition("other", 0), 0, 1)]))
+        )
 
 
 # What else a run says

@@ -16,21 +16,19 @@ from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.errors import Conflict, TopicRecreated
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import read_time
 from tidemark.runs import skipping
 from tidemark.runs.live import message_lookup
 from tidemark.runs.requests import selecting
-from tidemark.runs.windows import earlier_counts
-from tidemark.views.browsing.places import Scope, in_kafka
-from tidemark.views.event_time.completeness import HOUR_MS, Span
+from tidemark.views.browsing.places import SearchScope, in_kafka
+from tidemark.views.event_time.completeness import HOUR_MS, TimeSpan
 from tidemark.views.event_time.progress import progress
 from tidemark.views.messages import trace
 
 SINCE = "1970-01-01T00:00:25Z"
 FROM_A_TIME = TEXT.replace("start: earliest", "start: {time: '1970-01-01T00:00:05Z', if_none: end}")
 HERE = offsets((0, 5, 15))
-HOUR = Span(0, HOUR_MS)
+HOUR = TimeSpan(0, HOUR_MS)
 
 
 @dataclass
@@ -66,10 +64,6 @@ class Changing(LookedAt):
         self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str
     ) -> dict[tuple[str, int], int | None]:
         return self._and_then("time", super().first_at_or_after(logs, timestamp_ms, isolation))
-
-    def messages(self, ranges: RangeSet, isolation: str = "read_uncommitted") -> Any:
-        found = [(one, iter([*messages])) for one, messages in super().messages(ranges, isolation)]
-        return self._and_then("messages", iter(found))
 
     def slot(self, topic: str, partition: int, offset: int) -> OffsetContents | None:
         return self._and_then("slot", OffsetContents(Slot.COMPACTED, 0, 40))
@@ -108,7 +102,6 @@ ASKS: dict[str, tuple[str, Callable[[StreamInMemory], object]]] = {
     "a replay since a time": ("time", lambda made: selecting.within_times(made.opened, SINCE, "", "end")),
     "a skip to a time": ("time", lambda made: skipping.skip(made.opened, read_time(SINCE), "why", "s", write=False)),
     "a message at a time": ("time", lambda made: trace._at_time(made.opened, "orders", 0, SINCE)),
-    "what Kafka has": ("messages", lambda made: earlier_counts._there(made.opened, HERE, "read_committed")),
     "why an offset has no message": ("slot", lambda made: message_lookup.slot_at(made.opened, Coordinate(at(0), 5))),
     "whether an hour is complete": ("time", lambda made: progress(made.opened).answers(HOUR)),
     "which hours are complete": ("time", lambda made: progress(made.opened).look_at([0, 5_000])),
@@ -135,7 +128,7 @@ def test_what_happens_between_two_questions_is_noticed(
     with pytest.raises(Conflict, match=CHANGES[happens]):
         ask(made)
     # Nothing was changed, and whoever asks again is told of what is there now.
-    assert len(made.opened.book.committed()) == 1
+    assert len(made.opened.ledger.committed()) == 1
 
 
 @pytest.mark.parametrize("happens", [another_leader, expired])
@@ -155,7 +148,7 @@ def test_an_ingest_that_begins_at_a_time_begins_in_the_log_that_it_has_looked_at
     made.ends((0, 40))
     with pytest.raises(Conflict, match="deleted and created again while"):
         made.ingest()
-    assert made.opened.book.head(INGEST) is None
+    assert made.opened.ledger.head(INGEST) is None
     with pytest.raises(TopicRecreated):
         made.ingest()
 
@@ -165,13 +158,12 @@ def test_why_there_is_no_message_is_not_asked_of_another_incarnation(made: Strea
     assert message_lookup.slot_at(made.opened, Coordinate(at(0), 5)) is not None
     recreated(made.kafka)
     assert message_lookup.slot_at(made.opened, Coordinate(at(0), 5)) is None
-    assert earlier_counts._there(made.opened, HERE, "read_committed") == RangeSet()
 
 
 LOOKS: dict[str, Callable[[StreamInMemory], object]] = {
     "slot": lambda made: message_lookup.slot_at(made.opened, Coordinate(at(0), 15)),
     "message": lambda made: _raised(message_lookup.look(made.opened, Coordinate(at(0), 15)).slot),
-    "browse": lambda made: in_kafka(made.opened, Scope()),
+    "browse": lambda made: in_kafka(made.opened, SearchScope()),
 }
 
 
@@ -194,7 +186,7 @@ def test_no_message_is_of_the_incarnation_before_a_cut_that_is_met_meanwhile(nam
     made.kafka.asked, made.kafka.happens = "topics", lambda _: made.ingest("run 2")
     with pytest.raises(Conflict, match="the log of orders/0 was cut at 10, and no ingest has met that yet"):
         LOOKS[name](made)
-    assert made.opened.book.topics()["orders"][-1].incarnation == 2
+    assert made.opened.ledger.topics()["orders"][-1].incarnation == 2
     assert message_lookup.slot_at(made.opened, Coordinate(at(0), 15)) is None
 
 

@@ -357,7 +357,7 @@ def stream(tmp_path: Path, **scheme: Any) -> Path:
         "source": {"topics": ["orders"]},
         "scheme": {"type": "avro", "fields": {"id": "integer"}, **scheme},
         "sinks": [{"type": "hbase", "table": "orders"}],
-        "dead_letters": {"table": "orders_dead"},
+        "dead_letters": {"type": "hbase", "table": "orders_dead"},
     }
     path.write_text(yaml.safe_dump(contents))
     return path

@@ -18,7 +18,7 @@ from tidemark.errors import ClaimOverlap, LogTruncated, TopicGone, TopicRecreate
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.planning.inputs import Known
+from tidemark.planning.inputs import KafkaState
 from tidemark.runs import erasing
 from tidemark.runs.auditing import requested
 from tidemark.runs.requests import dead_letters
@@ -31,13 +31,12 @@ from tidemark.runs.requests.answers import (
     NOT_YET,
     READ_ALREADY,
     THE_INGESTS,
-    UNIT_LOST,
 )
 from tidemark.runs.requests.dead_letters import DeadLetterFilter, Redrive, too_often
 from tidemark.runs.requests.forms import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 from tidemark.runs.requests.plan import plan_request
 from tidemark.runs.requests.selecting import between, between_offsets, divided
-from tidemark.runs.windows import lanes, whole_blocks
+from tidemark.runs.windows import lanes
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def backfill(**asked: Any) -> BackfillRequest:
 
 
 def test_what_a_replay_names_is_taken_as_it_is(orders: StreamInMemory) -> None:
-    ref = orders.opened.book.store_selection(offsets((1, 2, 4)))
+    ref = orders.opened.ledger.store_selection(offsets((1, 2, 4)))
     for request, expected in (
         (replay(ranges="orders/0@12-15\norders/1@0-2"), offsets((0, 12, 15), (1, 0, 2))),
         (replay(records="orders/0@12\norders/0@14"), offsets((0, 12, 13), (0, 14, 15))),
@@ -71,7 +70,7 @@ def test_what_a_replay_names_is_taken_as_it_is(orders: StreamInMemory) -> None:
     ):
         found = plan_request(orders.opened, request)
         assert found.ranges == expected
-        assert (dict(found.left_out), found.added) == ({}, RangeSet())
+        assert dict(found.left_out) == {}
 
 
 def test_what_a_backfill_names(orders: StreamInMemory) -> None:
@@ -330,7 +329,7 @@ def test_a_backfill_of_scattered_records_reads_each_of_them_once(
     (lane,) = claim_lanes(stream.opened, LaneKind.BACKFILL, "a run", found.ranges, "a test")
     read = []
     while lanes.plan_lane(stream.opened, lane, "a run") is not None:
-        read.append(stream.opened.book.covers(stream.process(lane, "a run").window))
+        read.append(stream.opened.ledger.covers(stream.process(lane, "a run").window))
     assert [one.count() for one in read] == [100, 100, 100]
     assert RangeSet(one for covers in read for one in covers) == wanted
     # The same request again has nothing left to read.
@@ -361,7 +360,7 @@ def test_what_windows_have_read_is_read_again(orders: StreamInMemory, named: str
     assert plan_request(orders.opened, replay(window=named)).ranges == expected
     assert requested(orders.opened, AuditRequest(window=named)) == expected
     # An audit takes what is named in several ways together.
-    stored = orders.opened.book.store_selection(offsets((0, 90, 93)))
+    stored = orders.opened.ledger.store_selection(offsets((0, 90, 93)))
     both = requested(orders.opened, AuditRequest(window=named, selection=stored.digest))
     assert both == expected | offsets((0, 90, 93))
     more = requested(orders.opened, AuditRequest(window=named, records="orders/1@5"))
@@ -399,95 +398,11 @@ def test_backfills_of_other_offsets_work_at_the_same_time(tmp_path: Path) -> Non
     while planned := [run for run, lane in mine.items() if lanes.plan_lane(stream.opened, lane, run) is not None]:
         # Both windows are pinned before either is processed.
         for run in reversed(planned):
-            read[run].append(stream.opened.book.covers(stream.process(mine[run], run).window))
+            read[run].append(stream.opened.ledger.covers(stream.process(mine[run], run).window))
     assert [sum(one.count() for one in found) for found in read.values()] == [40, 50]
     assert {run: RangeSet(one for covers in found for one in covers) for run, found in read.items()} == parts
     with pytest.raises(ClaimOverlap, match="claimed by the open lane"):
         claim_lanes(stream.opened, LaneKind.BACKFILL, "third", offsets((0, 39, 41)), "a test")
-
-
-BY_BLOCKS = TEXT.replace(
-    "  - type: hbase\n    table: orders\n",
-    """\
-  - type: hbase_aggregates
-    table: sums
-    key: [id]
-    values:
-      n: count
-    block_offsets: 4
-""",
-)
-
-
-def test_a_replay_takes_whole_blocks_where_a_sink_needs_them(tmp_path: Path) -> None:
-    sums = StreamInMemory(tmp_path, text=BY_BLOCKS)
-    for end in (10, 20, 30):
-        sums.ends((0, end), (0, 0))
-        sums.ingest(f"run {end}")
-    found = plan_request(sums.opened, replay(ranges="orders/0@13-14"))
-    assert (found.ranges, found.added) == (offsets((0, 12, 16)), offsets((0, 12, 13), (0, 14, 16)))
-    # A block ends where its window ends.
-    assert plan_request(sums.opened, replay(ranges="orders/0@11-12")).ranges == offsets((0, 10, 12))
-    # A backfill reads what no window has.
-    assert plan_request(sums.opened, backfill(ranges="orders/0@12-13", dry_run=True)).added == RangeSet()
-    nothing = plan_request(sums.opened, replay(since="1970-01-01T00:01:00Z", if_none="end"))
-    assert (nothing.ranges, nothing.added) == (RangeSet(), RangeSet())
-
-
-def test_the_sink_says_what_it_makes_of_whole_blocks(tmp_path: Path, orders: StreamInMemory) -> None:
-    (tmp_path / "sums").mkdir()
-    sums = StreamInMemory(tmp_path / "sums", text=BY_BLOCKS)
-    sums.ends((0, 20), (0, 0))
-    sums.ingest("run")
-    assert whole_blocks.because(sums.opened) == "aggregates are made of whole blocks of 4 offsets"
-    assert whole_blocks.because(orders.opened) == ""
-    assert whole_blocks.read_at_once(orders.opened) is None
-    at_once = whole_blocks.read_at_once(sums.opened)
-    assert at_once(offsets((0, 13, 14)), offsets((0, 12, 20))) == offsets((0, 12, 16))
-    with pytest.raises(WrongUse, match=r"^aggregates are made of whole blocks of 4 offsets, .* without orders/0@12-13"):
-        at_once(offsets((0, 13, 14)), offsets((0, 13, 20)))
-
-
-def test_what_a_sink_needs_whole_and_kafka_has_in_part_is_left_out(tmp_path: Path) -> None:
-    """The log begins at 9 now, within the block [8, 10), which the end of the first window closes."""
-    sums = StreamInMemory(tmp_path, text=BY_BLOCKS)
-    for end in (10, 20):
-        sums.ends((0, end), (0, 0))
-        sums.ingest(f"run {end}")
-    sums.ends((9, 20), (0, 0))
-    lost = {EXPIRED: offsets((0, 2, 3)), UNIT_LOST: offsets((0, 9, 10))}
-    records = "orders/0@2\norders/0@9\norders/0@13"
-    for dry_run in (True, False):
-        found = plan_request(sums.opened, replay(records=records, dry_run=dry_run))
-        assert (found.ranges, dict(found.left_out)) == (offsets((0, 12, 16)), lost)
-        # A backfill that reads again is a replay too.
-        again = plan_request(sums.opened, backfill(ranges="orders/0@9-14", mode="reprocess", dry_run=dry_run))
-        assert (again.ranges, again.again) == (RangeSet(), offsets((0, 10, 16)))
-        assert dict(again.left_out) == {UNIT_LOST: offsets((0, 9, 10))}
-        with pytest.raises(
-            WrongUse, match=r"^strict: 2 offsets cannot be read by a replay.*has all messages of these: orders/0@9"
-        ):
-            plan_request(sums.opened, replay(records=records, strict=True, dry_run=dry_run))
-    with pytest.raises(WrongUse, match=r"^there is nothing to replay: a sink needs their whole blocks"):
-        plan_request(sums.opened, replay(records="orders/0@9", dry_run=False))
-    # The other sinks need no more than the offset.
-    (tmp_path / "two").mkdir()
-    text = BY_BLOCKS.replace("sinks:\n", "sinks:\n  - {type: hbase, name: rows, table: orders}\n")
-    two = StreamInMemory(tmp_path / "two", sums.kafka, text, sums.store)
-    assert plan_request(two.opened, replay(records="orders/0@9", sinks=["rows"])).ranges == offsets((0, 9, 10))
-
-
-def test_two_sinks_with_other_blocks_both_have_whole_ones(tmp_path: Path) -> None:
-    text = BY_BLOCKS.replace(
-        "dead_letters:",
-        "  - {type: hbase_aggregates, name: more, table: more, key: id, values: {n: count}, block_offsets: 6}\ndead_letters:",
-    )
-    sums = StreamInMemory(tmp_path, text=text)
-    sums.ends((0, 100), (0, 0))
-    sums.ingest("run")
-    # [4, 8) touches [0, 6) and [6, 12) of the other sink.
-    assert plan_request(sums.opened, replay(records="orders/0@5")).ranges == offsets((0, 0, 12))
-    assert whole_blocks.because(sums.opened) == "aggregates are made of whole blocks of 4 and 6 offsets"
 
 
 def test_every_offset_is_read_unread_or_the_ingests(orders: StreamInMemory) -> None:
@@ -532,7 +447,7 @@ def test_between_two_times(
     found: list[list[int]], lower: list[int | None] | None, upper: list[int | None] | None, if_none: str
 ) -> None:
     """Against the definition: at or above the first offset of the lower time, below that of the upper one, and in the log."""
-    known = Known(
+    known = KafkaState(
         {"orders": TopicLog("id", {n: PartitionLog(start, end, 0) for n, (start, end) in enumerate(found)})},
         {"orders": 1},
     )

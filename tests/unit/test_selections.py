@@ -14,8 +14,8 @@ from tests.support.memory import FAULTS, MemoryStore
 from tests.support.range_strategies import offsets, range_sets
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, TooLarge
 from tidemark.ledger import selections
-from tidemark.ledger.book import Book
 from tidemark.ledger.codec import encode
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import Selection, SelectionRef
 from tidemark.ledger.selections import selection_ref
 from tidemark.offsets.coordinates import Coordinate
@@ -48,17 +48,17 @@ def test_what_is_stored_is_found_whatever_its_size(ranges: RangeSet, most: int, 
     store = MemoryStore()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(selections, "PIECE_BYTES", most)
-        ref = Book(store, "s").store_selection(ranges)
+        ref = Ledger(store, "s").store_selection(ranges)
     assert ref == selection_ref(ranges)
-    assert Book(store, "s").selection(ref) == ranges
+    assert Ledger(store, "s").selection(ref) == ranges
     for partition, offset in offsets(ranges | asked):
-        held = Book(store, "s").holding([ref], Coordinate(partition, offset))
+        held = Ledger(store, "s").holding([ref], Coordinate(partition, offset))
         assert held == ({ref.digest} if (partition, offset) in offsets(ranges) else set())
 
 
 def test_a_large_selection_is_stored_in_pieces_of_the_same_offsets() -> None:
     store = MemoryStore()
-    ref = Book(store, "s").store_selection(MANY)
+    ref = Ledger(store, "s").store_selection(MANY)
     assert all(len(value) <= 400 for key, value in store.values.items() if key != ("selection", ref.digest))
     index = value_of(store, ref)
     assert index["partitions"] == []
@@ -66,15 +66,15 @@ def test_a_large_selection_is_stored_in_pieces_of_the_same_offsets() -> None:
     assert begins[0] == ("clicks", 2, 3, 0)
     assert begins == sorted(begins)
     # Each piece is a selection by itself.
-    held = [Book(store, "s").find_selection(piece[4]) for piece in index["pieces"]]
+    held = [Ledger(store, "s").find_selection(piece[4]) for piece in index["pieces"]]
     assert sum(one.count() for one in held if one) == ref.offsets == 540
-    small = Book(store, "s").store_selection(scattered(3))
+    small = Ledger(store, "s").store_selection(scattered(3))
     assert (value_of(store, small)["pieces"], len(index["pieces"])) == ([], len(store.values) - 2)
 
 
 def test_no_larger_piece_is_made_than_the_store_holds() -> None:
     store = MemoryStore(max_value_bytes=300)
-    ref = Book(store, "s").store_selection(scattered(50))
+    ref = Ledger(store, "s").store_selection(scattered(50))
     assert len(value_of(store, ref)["pieces"]) > 1
     assert max(map(len, store.values.values())) <= 300
 
@@ -94,12 +94,12 @@ def test_a_process_that_dies_between_two_pieces_leaves_no_selection(writes: int)
 
     store.before_swap = dies
     with pytest.raises(Died):
-        Book(store, "s").store_selection(ranges)
+        Ledger(store, "s").store_selection(ranges)
     assert len(store.values) == writes
-    assert Book(store, "s").find_selection(ref.digest) is None
+    assert Ledger(store, "s").find_selection(ref.digest) is None
     store.before_swap = lambda key: None
-    assert Book(store, "s").store_selection(ranges) == ref
-    assert Book(store, "s").selection(ref) == ranges
+    assert Ledger(store, "s").store_selection(ranges) == ref
+    assert Ledger(store, "s").selection(ref) == ranges
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -107,96 +107,96 @@ def test_lost_answers_lose_no_piece(fault: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("tidemark.ledger.stores.doubt._PAUSE_SECONDS", 0.0)
     store = MemoryStore()
     store.faults = [fault] * 3
-    ref = Book(store, "s").store_selection(MANY)
-    assert Book(store, "s").selection(ref) == MANY
+    ref = Ledger(store, "s").store_selection(MANY)
+    assert Ledger(store, "s").selection(ref) == MANY
 
 
 def test_what_is_stored_already_is_not_written_again() -> None:
     store = MemoryStore()
-    ref = Book(store, "s").store_selection(MANY)
+    ref = Ledger(store, "s").store_selection(MANY)
     before = store.swaps
-    assert Book(store, "s").store_selection(MANY) == ref
+    assert Ledger(store, "s").store_selection(MANY) == ref
     assert store.swaps == before
 
 
 @pytest.mark.covers("F19")
 def test_a_missing_piece_is_named() -> None:
     store = MemoryStore()
-    ref = Book(store, "s").store_selection(MANY)
+    ref = Ledger(store, "s").store_selection(MANY)
     piece = value_of(store, ref)["pieces"][2]
     del store.values["selection", piece[4]]
     with pytest.raises(
         LedgerContradiction, match=f"s/selection/{piece[4]} is missing, a piece of s/selection/{ref.digest}"
     ):
-        Book(store, "s").selection(ref)
+        Ledger(store, "s").selection(ref)
     place = Coordinate(TopicPartition(piece[0], piece[2], piece[1]), piece[3])
     with pytest.raises(LedgerContradiction, match=f"{piece[4]} is missing"):
-        Book(store, "s").holding([ref], place)
+        Ledger(store, "s").holding([ref], place)
 
 
 @pytest.mark.covers("F19")
 def test_a_changed_piece_is_named() -> None:
     store = MemoryStore()
-    ref = Book(store, "s").store_selection(MANY)
+    ref = Ledger(store, "s").store_selection(MANY)
     piece = value_of(store, ref)["pieces"][-1]
     key = ("selection", piece[4])
     store.values[key] = store.values[key].replace(b",1498]", b",1499]")
     with pytest.raises(LedgerUnreadable, match=f"s/selection/{piece[4]} does not hold what its name says"):
-        Book(store, "s").selection(ref)
+        Ledger(store, "s").selection(ref)
 
 
 @pytest.mark.covers("F19")
 def test_an_index_that_leaves_out_a_piece_is_refused() -> None:
     store = MemoryStore()
-    ref = Book(store, "s").store_selection(MANY)
+    ref = Ledger(store, "s").store_selection(MANY)
     index = value_of(store, ref)
     del index["pieces"][1]
     store.values["selection", ref.digest] = json.dumps(index).encode()
     with pytest.raises(LedgerUnreadable, match=f"s/selection/{ref.digest} does not hold what its name says"):
-        Book(store, "s").selection(ref)
+        Ledger(store, "s").selection(ref)
 
 
 def test_a_piece_that_is_an_index_itself_is_refused() -> None:
     store = MemoryStore()
-    ref = Book(store, "s").store_selection(MANY)
+    ref = Ledger(store, "s").store_selection(MANY)
     first = value_of(store, ref)["pieces"][0][4]
     store.values["selection", first] = store.values["selection", ref.digest]
     with pytest.raises(LedgerContradiction, match=f"{first} is missing, a piece of"):
-        Book(store, "s").selection(ref)
+        Ledger(store, "s").selection(ref)
 
 
 def test_one_offset_of_a_large_selection_is_found_in_its_piece_alone() -> None:
     store = MemoryStore()
-    ref = Book(store, "s").store_selection(MANY)
+    ref = Ledger(store, "s").store_selection(MANY)
     counting = CountingStore(store)
-    assert Book(counting, "s").holding([ref], Coordinate(LOGS, 3 * 250)) == {ref.digest}
+    assert Ledger(counting, "s").holding([ref], Coordinate(LOGS, 3 * 250)) == {ref.digest}
     assert (counting.reads, counting.values) == (2, 2)
     counting = CountingStore(store)
-    assert Book(counting, "s").holding([ref], Coordinate(TopicPartition("a", 0), 7)) == set()
+    assert Ledger(counting, "s").holding([ref], Coordinate(TopicPartition("a", 0), 7)) == set()
     assert (counting.reads, counting.values) == (1, 1)
 
 
 def test_many_selections_are_asked_in_few_reads() -> None:
     store = MemoryStore()
-    refs = [Book(store, "s").store_selection(scattered(100 + number)) for number in range(70)]
+    refs = [Ledger(store, "s").store_selection(scattered(100 + number)) for number in range(70)]
     counting = CountingStore(store)
-    held = Book(counting, "s").holding(refs, Coordinate(LOGS, 3 * 120))
+    held = Ledger(counting, "s").holding(refs, Coordinate(LOGS, 3 * 120))
     assert held == {ref.digest for ref in refs if ref.offsets > 120}
     assert counting.reads <= 4
 
 
 def test_a_missing_selection_is_named() -> None:
-    book = Book(MemoryStore(), "s")
+    ledger = Ledger(MemoryStore(), "s")
     ref = selection_ref(MANY)
-    assert book.find_selection(ref.digest) is None
+    assert ledger.find_selection(ref.digest) is None
     with pytest.raises(LedgerContradiction, match=f"selection/{ref.digest} is missing, and a lane works on it"):
-        book.holding([ref], Coordinate(LOGS, 3))
+        ledger.holding([ref], Coordinate(LOGS, 3))
 
 
 def test_a_selection_whose_index_is_too_large_is_refused_before_anything_is_written() -> None:
     store = MemoryStore(max_value_bytes=300)
     with pytest.raises(TooLarge, match=r"a selection of 500 offsets takes \d+ bytes.*ranges instead of records"):
-        Book(store, "s").store_selection(scattered(500))
+        Ledger(store, "s").store_selection(scattered(500))
     assert not store.values
 
 

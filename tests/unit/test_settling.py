@@ -16,8 +16,8 @@ from tests.support.protocol_world import AT, LANE, RUN, NoWork, World
 from tests.support.protocol_world import _no_pause as _no_pause
 from tidemark.commit import protocol
 from tidemark.errors import LedgerContradiction, TooLarge, Unreachable
-from tidemark.ledger.book import Book, Committed, head_key, receipt_key, record_key
 from tidemark.ledger.codec import encode
+from tidemark.ledger.ledger import Committed, Ledger, head_key, receipt_key, record_key
 from tidemark.ledger.records import (
     BlockTallies,
     Gap,
@@ -49,7 +49,7 @@ def transactional(world: World) -> bool:
 
 def commit(world: World) -> None:
     """A window that is committed and not settled."""
-    protocol.commit(world.book, protocol.take(world.book, LANE, world.pin(), RUN), NoWork().verify())
+    protocol.commit(world.ledger, protocol.take(world.ledger, LANE, world.pin(), RUN), NoWork().verify())
 
 
 def test_each_window_is_settled_by_itself(world: World) -> None:
@@ -57,12 +57,12 @@ def test_each_window_is_settled_by_itself(world: World) -> None:
     commit(world)
     last = world.head.last
     assert last is not None
-    assert not world.book.is_settled(last)
+    assert not world.ledger.is_settled(last)
     published = len(world.store.published)
-    protocol.settle(world.book, world.sweeps, LANE)
-    assert world.book.is_settled(last)
+    protocol.settle(world.ledger, world.sweeps, LANE)
+    assert world.ledger.is_settled(last)
     assert world.store.published[published:] == [(last.committed_at, {"logs": {0: 20}})]
-    protocol.settle(world.book, world.sweeps, LANE)
+    protocol.settle(world.ledger, world.sweeps, LANE)
     assert len(world.store.published) == published + 1
 
 
@@ -83,7 +83,7 @@ def test_a_last_window_that_its_transaction_must_have_written_is_missed() -> Non
 def test_a_last_window_that_is_another_one_in_the_history_is_refused(world: World) -> None:
     key = record_key(LANE, 1)
     world.store.values[key] = world.store.values[key].replace(b'"code_version":"v1"', b'"code_version":"v2"')
-    for look in (world.pin, world.book.committed):
+    for look in (world.pin, world.ledger.committed):
         with pytest.raises(LedgerContradiction, match=r"stands in the head as .*v1.* and in the history as .*v2"):
             look()
 
@@ -101,7 +101,7 @@ def test_a_record_that_another_one_has_put_meanwhile_is_refused() -> None:
 
     world.store.before_swap = overtake
     with pytest.raises(LedgerContradiction, match=r"stands in the head as .* and in the history as"):
-        protocol.settle(world.book, world.sweeps, LANE)
+        protocol.settle(world.ledger, world.sweeps, LANE)
 
 
 def test_an_export_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,7 +112,7 @@ def test_an_export_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) ->
         raise Unreachable("Kafka is away")
 
     world = World()
-    world.book = Book(world.store, "s", clock=lambda: world.now, export=export)
+    world.ledger = Ledger(world.store, "s", clock=lambda: world.now, export=export)
     world.open()
     with caplog.at_level(logging.WARNING):
         world.process(world.pin())
@@ -146,10 +146,10 @@ def test_an_export_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) ->
 )
 def test_a_head_that_was_edited_is_refused_and_left(world: World, change: Callable[[Head], Head], said: str) -> None:
     world.pin()
-    assert world.book.head(LANE) is not None
+    assert world.ledger.head(LANE) is not None
     edited = encode(change(world.head))
     world.store.values[head_key(LANE)] = edited
-    for look in (lambda: world.book.head(LANE), world.book.heads, lambda: world.book.heads_of([LANE])):
+    for look in (lambda: world.ledger.head(LANE), world.ledger.heads, lambda: world.ledger.heads_of([LANE])):
         with pytest.raises(LedgerContradiction, match=said):
             look()
     assert world.store.values[head_key(LANE)] == edited
@@ -168,48 +168,48 @@ def test_no_window_falls_between_the_heads_and_the_history(world: World) -> None
         return found
 
     world.store.read_several = meanwhile  # type: ignore[method-assign]
-    assert sorted(one.record.seq for one in world.book.committed()) == [1, 2, 3]
+    assert sorted(one.record.seq for one in world.ledger.committed()) == [1, 2, 3]
 
 
 def test_windows_are_listed_before_and_after_they_are_settled(world: World) -> None:
     commit(world)
-    before = world.book.committed()
+    before = world.ledger.committed()
     assert [(one.record.seq, one.covers) for one in before] == [
         (1, RangeSet([OffsetRange(AT, 0, 10)])),
         (2, RangeSet([OffsetRange(AT, 10, 20)])),
     ]
-    view = world.book.view()
+    view = world.ledger.view()
     assert (view.windows, view.seqs) == (before, {LANE: 2})
-    protocol.settle(world.book, world.sweeps, LANE)
-    assert not world.book.changed_since(view)
+    protocol.settle(world.ledger, world.sweeps, LANE)
+    assert not world.ledger.changed_since(view)
     commit(world)
-    assert world.book.changed_since(view)
+    assert world.ledger.changed_since(view)
 
 
 def test_some_windows_by_their_numbers(world: World) -> None:
     world.process(world.pin())
-    first, second = world.book.records([(LANE, 1), (LANE, 2)])
+    first, second = world.ledger.records([(LANE, 1), (LANE, 2)])
     assert (first.seq, second.seq) == (1, 2)
-    assert world.book.newest_records(LANE, 1) == [second]
-    assert list(world.book.records_of(LANE)) == [first, second]
+    assert world.ledger.newest_records(LANE, 1) == [second]
+    assert list(world.ledger.records_of(LANE)) == [first, second]
     world.store.values[record_key(LANE, 1)] = world.store.values[record_key(LANE, 2)]
     with pytest.raises(LedgerContradiction, match="holds window 2 of lane ingest"):
-        world.book.records([(LANE, 1)])
+        world.ledger.records([(LANE, 1)])
     del world.store.values[record_key(LANE, 1)]
     with pytest.raises(LedgerContradiction, match="is missing, although the lane has committed that window"):
-        world.book.records([(LANE, 1)])
+        world.ledger.records([(LANE, 1)])
 
 
 def test_a_late_receipt_is_put_once(world: World) -> None:
-    record = structs.replace(world.book.records([(LANE, 1)])[0], receipt=None)
+    record = structs.replace(world.ledger.records([(LANE, 1)])[0], receipt=None)
     receipt = NoWork().verify()
-    assert world.book.with_receipt(record).receipt is None
+    assert world.ledger.with_receipt(record).receipt is None
     world.store.faults = [LOST_APPLIED]
-    world.book.store_receipt(record, receipt)
-    assert world.book.with_receipt(record).receipt == receipt
+    world.ledger.store_receipt(record, receipt)
+    assert world.ledger.with_receipt(record).receipt == receipt
     with pytest.raises(Exception, match="changed by somebody else"):
-        world.book.store_receipt(record, structs.replace(receipt, started_at=9))
-    assert world.book.with_receipt(record).receipt == receipt
+        world.ledger.store_receipt(record, structs.replace(receipt, started_at=9))
+    assert world.ledger.with_receipt(record).receipt == receipt
     assert receipt_key(record) in world.store.values
 
 
@@ -217,11 +217,11 @@ def test_values_that_the_store_cannot_hold_are_refused(world: World) -> None:
     world.store.max_value_bytes = 60
     ranges = RangeSet(OffsetRange(AT, 2 * number, 2 * number + 1) for number in range(20))
     with pytest.raises(TooLarge, match="a selection of 20 offsets"):
-        world.book.store_selection(ranges)
-    attempt = world.book.records([(LANE, 1)])[0].attempt
+        world.ledger.store_selection(ranges)
+    attempt = world.ledger.records([(LANE, 1)])[0].attempt
     many = BlockTallies(size=5, partitions=tuple(("t" * 50, 1, number, ()) for number in range(3)))
     with pytest.raises(TooLarge, match="the tallies of window ingest/1 by blocks"):
-        world.book.store_blocks(LANE, 1, attempt, many)
+        world.ledger.store_blocks(LANE, 1, attempt, many)
     assert not [key for key in world.store.values if key[0] in ("selection", "blocks")]
 
 

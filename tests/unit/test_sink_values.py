@@ -9,16 +9,16 @@ import pytest
 
 from tests.support.memory import MemoryStore
 from tidemark.errors import TooLarge
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.sink_values import RESERVED, SinkValues
-from tidemark.ledger.stores.doubt import NotMine
+from tidemark.ledger.stores.doubt import CompareAndSetFailed
 
 LEDGER = Path(__file__).parents[2] / "tidemark" / "ledger"
 
 
 @pytest.fixture
 def values() -> SinkValues:
-    return SinkValues(Book(MemoryStore(), "orders"), "indexed")
+    return SinkValues(Ledger(MemoryStore(), "orders"), "indexed")
 
 
 def nobodys(stored: bytes) -> bool:
@@ -29,7 +29,7 @@ def test_each_sink_has_a_value_of_its_own(values: SinkValues) -> None:
     assert values.find("one") is None
     values.swap("one", None, b"1", nobodys)
     values.swap("two", None, b"2", nobodys)
-    SinkValues(values.book, "other").swap("one", None, b"3", nobodys)
+    SinkValues(values.ledger, "other").swap("one", None, b"3", nobodys)
     values.swap("one", b"1", b"11", nobodys)
     assert values.find("one") == b"11"
     assert list(values.of_all_sinks()) == [("one", b"11"), ("two", b"2")]
@@ -38,7 +38,7 @@ def test_each_sink_has_a_value_of_its_own(values: SinkValues) -> None:
 
 def test_a_value_that_another_has_changed_is_left_alone(values: SinkValues) -> None:
     values.swap("one", None, b"theirs", nobodys)
-    with pytest.raises(NotMine) as raised:
+    with pytest.raises(CompareAndSetFailed) as raised:
         values.swap("one", None, b"mine", nobodys)
     assert (raised.value.current, values.find("one")) == (b"theirs", b"theirs")
     # As after an answer that was lost.
@@ -46,7 +46,7 @@ def test_a_value_that_another_has_changed_is_left_alone(values: SinkValues) -> N
 
 
 def test_a_value_that_the_ledger_could_not_hold_is_refused(values: SinkValues) -> None:
-    most = values.book.store.max_value_bytes
+    most = values.ledger.store.max_value_bytes
     values.check_room(b"x" * most, "the index", "index less")
     with pytest.raises(TooLarge, match=r"the index takes .*: index less"):
         values.check_room(b"x" * (most + 1), "the index", "index less")
@@ -55,7 +55,7 @@ def test_a_value_that_the_ledger_could_not_hold_is_refused(values: SinkValues) -
 @pytest.mark.parametrize("word", sorted(RESERVED))
 def test_the_ledgers_own_words_are_refused(values: SinkValues, word: str) -> None:
     with pytest.raises(ValueError, match=f"'{word}' is a word of the ledger's own"):
-        SinkValues(values.book, word)
+        SinkValues(values.ledger, word)
 
 
 def test_every_key_of_the_ledger_begins_with_such_a_word() -> None:

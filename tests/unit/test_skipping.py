@@ -53,7 +53,7 @@ def test_what_is_skipped_is_named_and_written_only_when_told(
     assert window.hull() == RangeSet()
     if write:
         assert orders.positions() == after
-        record = orders.opened.book.newest_records(INGEST, 1)[0]
+        record = orders.opened.ledger.newest_records(INGEST, 1)[0]
         assert record.window == window
         assert record.attempt.run == "run 2"
         assert record.receipt is not None
@@ -167,7 +167,7 @@ def test_a_window_that_another_run_pins_meanwhile_is_not_committed(orders: Strea
     with pytest.raises(Conflict, match="another run of orders has pinned a window meanwhile; nothing was skipped"):
         skip(orders.opened, "latest", "noise", "run 2", write=True)
     assert orders.positions() == {0: 10, 1: 4}
-    pending = pin(orders.opened.book, orders.sweeps, INGEST, lambda head: None)
+    pending = pin(orders.opened.ledger, orders.sweeps, INGEST, lambda head: None)
     assert pending is not None
     assert (pending.window.run, pending.takes) == ("run 3", 0)
 
@@ -179,7 +179,7 @@ def test_a_skip_is_not_at_most_once(tmp_path: Path) -> None:
     made.ingest()
     made.ends((0, 30))
     skip(made.opened, "latest", "noise", "run 2", write=True)
-    found = made.opened.book.head(INGEST)
+    found = made.opened.ledger.head(INGEST)
     assert found is not None
     assert found.head.last is not None
     assert found.head.last.receipt is not None

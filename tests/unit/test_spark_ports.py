@@ -12,6 +12,7 @@ import pytest
 from pyspark import SparkConf
 
 from tests.support.listening_jobs import JOB, OPEN, assert_nobody_gets_anything, gives_something, listening
+from tests.support.quick_java import OPTIONS
 from tests.support.spark_cluster import spark_cluster
 from tidemark.clients.connections import Connection
 from tidemark.errors import EXIT_WRONG_USE, WrongUse
@@ -22,10 +23,17 @@ pytestmark = pytest.mark.slow
 SUBMIT = str(Path(sys.executable).with_name("spark-submit"))
 
 
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight Javas are started here for a few tasks each: to compile these costs more than they take."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", OPTIONS)
+
+
 def words(conf: dict[str, str]) -> list[str]:
     return [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
 
 
+@pytest.mark.full
 def test_without_our_settings_anybody_gets_what_tasks_are_made_of() -> None:
     """The peer of the other tests can do it."""
     with listening([SUBMIT, "--master", "local[2]", str(JOB)], AS_SPARK_DOES="yes") as ports:
@@ -41,6 +49,7 @@ def test_a_job_of_a_local_spark_lets_nobody_in(master: str) -> None:
         assert_nobody_gets_anything(ports)
 
 
+@pytest.mark.full
 @pytest.mark.covers("Q40")
 def test_a_cluster_with_a_secret_lets_nobody_else_in(tmp_path: Path) -> None:
     """The driver, and the executors, which are other programs."""

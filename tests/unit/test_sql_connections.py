@@ -19,7 +19,7 @@ from tidemark.clients import mysql, sql
 from tidemark.clients.sql import Database, check
 from tidemark.errors import Unreachable
 from tidemark.ledger.stores import sql as sql_store
-from tidemark.ledger.stores.kind import Waits
+from tidemark.ledger.stores.kind import RequestTimeouts
 from tidemark.ledger.stores.sql import SQLLedgerStore
 
 KEY = ("head", "ingest")
@@ -41,7 +41,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def store_in(tmp_path: Path, patience: float = 5.0) -> SQLLedgerStore:
     found = SQLLedgerStore(
-        Database("sqlite", str(tmp_path / "ledger.db")), "ledger", "s", "offsets", Waits(5, patience)
+        Database("sqlite", str(tmp_path / "ledger.db")), "ledger", "s", "offsets", RequestTimeouts(5, patience)
     )
     found.prepare()
     return found
@@ -137,7 +137,7 @@ def test_a_password_of_mysql_is_sent_as_its_own_clients_send_it(monkeypatch: pyt
             given.update(said)
             raise pymysql.err.OperationalError(2003, "nobody is there")
 
-    monkeypatch.setattr(mysql, "Bounded", Connection)
+    monkeypatch.setattr(mysql, "BoundedConnection", Connection)
     with pytest.raises(pymysql.err.OperationalError):
         mysql.connect("127.0.0.1", 1, "db", "u", password, {}, 1.0)
     assert given["password"] == password.encode()

@@ -14,14 +14,14 @@ from tests.support.claiming import claim_lane
 from tests.support.overviews import partition, shown_overview
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tidemark.ledger.covered import unread_now
-from tidemark.ledger.holes import PassedUnread
+from tidemark.ledger.holes import UnreadOffsets
 from tidemark.ledger.records import LaneKind
 from tidemark.ledger.recovery.backup import retire
 from tidemark.runs.windows import lanes
 from tidemark.views.audits import AuditEnded
-from tidemark.views.jumped_over import JumpedOver
+from tidemark.views.jumped_over import SkippedOffsets
 from tidemark.views.metrics import gauges
-from tidemark.views.overview import OfIngest, Overview, Status, overview
+from tidemark.views.overview import IngestDeadLetters, Overview, Status, overview
 from tidemark.views.scheduling import RunInAirflow, Scheduling, SilentProgram
 from tidemark.views.state_words import SEVERITY, StreamState
 from tidemark.views.states import reasons_of, state_of
@@ -42,11 +42,11 @@ def status(word: str) -> dict[str, Any]:
 # What is wrong with a stream, by the ledger and Kafka, and the number that has to be said.
 BAD: dict[StreamState, tuple[dict[str, Any], str]] = {
     **{StreamState(word): (status(word), "7") for word in ("WARNING", "STALLED", "REWOUND", "STOPPED")},
-    StreamState.NEW: ({"ingest": OfIngest(0, 0, 0, [], [], None), **NEVER_READ}, "12000"),
-    StreamState.DEAD_LETTERS: ({"ingest": OfIngest(20, 2_000, 900, [], [], None)}, "45"),
+    StreamState.NEW: ({"ingest": IngestDeadLetters(0, 0, 0, [], [], None), **NEVER_READ}, "12000"),
+    StreamState.DEAD_LETTERS: ({"ingest": IngestDeadLetters(20, 2_000, 900, [], [], None)}, "45"),
     StreamState.LATE: ({"late": "the last 3 windows were late: 95 min, 96 min, 97 min; the limit is 90 min"}, "97"),
     StreamState.FINDINGS: ({"audit": AuditEnded("run", 1, "full", False, "5 rows are missing")}, "5"),
-    StreamState.SKIPPED: ({"skipped": JumpedOver(3_600, "orders/0@0-3600", "max_behind")}, "3600"),
+    StreamState.SKIPPED: ({"skipped": SkippedOffsets(3_600, "orders/0@0-3600", "max_behind")}, "3600"),
     StreamState.HOLES: ({"holes": ["orders/0@1-9"]}, "1-9"),
     StreamState.EXPIRING: ({"expiring": ["orders/0: retention.ms may delete offset 8 in 3 h"]}, "3 h"),
     StreamState.NO_TOPIC: ({"missing_topics": ["orders"]}, "orders"),
@@ -155,7 +155,7 @@ def test_what_waits_is_said_of_streams_that_do_not_read() -> None:
 @pytest.mark.covers("U19")
 @pytest.mark.parametrize(("dead", "bad"), [(0, False), (9, False), (10, True), (45, True), (100, True)])
 def test_a_tenth_of_dead_letters_is_no_ok(dead: int, bad: bool) -> None:
-    reasons = reasons_of(line_of(well(ingest=OfIngest(20, 100, dead, [], [], None))))
+    reasons = reasons_of(line_of(well(ingest=IngestDeadLetters(20, 100, dead, [], [], None))))
     assert [reason.state for reason in reasons] == [StreamState.DEAD_LETTERS] * bad
     assert all(f"{dead} of the 100 messages" in reason.sentence and f"{dead} %" in reason.brief for reason in reasons)
 
@@ -174,8 +174,8 @@ def skipped(tmp_path: Path) -> StreamInMemory:
 
 
 def seen(orders: StreamInMemory) -> Overview:
-    found = unread_now(orders.opened.book)
-    assert found == PassedUnread.seen(orders.opened.book.view())
+    found = unread_now(orders.opened.ledger)
+    assert found == UnreadOffsets.seen(orders.opened.ledger.view())
     return overview(orders.opened, found)
 
 
@@ -202,8 +202,8 @@ def test_what_was_skipped_and_is_deleted_is_lost_and_in_time_forgotten(tmp_path:
     shown = seen(orders)
     assert states(shown) == [StreamState.LOST, StreamState.SKIPPED]
     assert (shown.lost, shown.skipped) == (
-        JumpedOver(3, "orders/0@2-5", "max_behind: 4"),
-        JumpedOver(3, "orders/0@5-8", "max_behind: 4"),
+        SkippedOffsets(3, "orders/0@2-5", "max_behind: 4"),
+        SkippedOffsets(3, "orders/0@5-8", "max_behind: 4"),
     )
     for end in range(14, 40):
         orders.ends((8, end))
@@ -231,7 +231,7 @@ def test_a_new_stream_says_what_waits_and_a_retired_ledger_that_it_is(tmp_path: 
     assert (reason.state, reason.brief) == (StreamState.NEW, "no window yet, 12000 offsets in Kafka")
     orders.ingest()
     assert states(seen(orders)) == []
-    retire(orders.opened.book, "moved to ledger2")
+    retire(orders.opened.ledger, "moved to ledger2")
     (reason,) = reasons_of(line_of(seen(orders)))
     assert reason.state == StreamState.RETIRED
     assert re.search("moved to ledger2. Name the ledger that replaces it", reason.sentence)

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory
-from tidemark.clients.kafka.retention import Forecast, Moment, RetentionState
+from tidemark.clients.kafka.retention import Forecast, PartitionSnapshot, RetentionState
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.runs.live.retention import Forecasted
+from tidemark.runs.live.retention import PartitionForecast
 from tidemark.runs.windows import ingest
 from tidemark.views.status import Commit, PartitionState, Verdict, VerdictRule, judge, worst
 from tidemark.views.verdicts import verdicts
@@ -108,17 +108,17 @@ def test_the_worst_word_is_the_streams(words: list[PartitionState]) -> None:
 def of(made: StreamInMemory, unread_since: int | None = None) -> Verdict:
     """The verdict on partition 0."""
     opened = made.opened
-    register, head = opened.book.register(), opened.book.head(INGEST)
+    register, head = opened.ledger.register(), opened.ledger.head(INGEST)
     assert register is not None
     assert head is not None
     logs = made.kafka.topics(["orders"], "read_committed")
     end = logs["orders"].partitions[0].end
     forecasted = {
-        TopicPartition("orders", 0): Forecasted(
-            Moment(made.now, 0, end, 0), Forecast(RetentionState.SAFE), unread_since
+        TopicPartition("orders", 0): PartitionForecast(
+            PartitionSnapshot(made.now, 0, end, 0), Forecast(RetentionState.SAFE), unread_since
         )
     }
-    lately = newest_of_lane(opened.book, INGEST, head.head, 20)
+    lately = newest_of_lane(opened.ledger, INGEST, head.head, 20)
     opened_at = register[1].lanes[INGEST].opened_at
     return verdicts(head.head, opened_at, lately, logs, forecasted, opened.stream, made.now)["orders", 0]
 

@@ -60,7 +60,7 @@ def test_a_ledger_that_has_moved_says_so(
     monkeypatch.setattr(stream_lookup, "opened", lambda stream: made.opened)
     command("orders")
     assert "retired" not in capsys.readouterr().err
-    retire(made.opened.book, "moved to ZooKeeper")
+    retire(made.opened.ledger, "moved to ZooKeeper")
     command("orders")
     said = capsys.readouterr().err
     assert "this ledger of orders was retired, and is used no more: moved to ZooKeeper. Name the ledger that" in said

@@ -45,9 +45,9 @@ def test_a_cancelled_replay_keeps_its_windows_and_frees_the_rest(made: StreamInM
     lanes.plan_lane(made.opened, lane, RUN)
     cancelled = steering.cancel(made.opened, lane, "the wrong hour")
     assert (cancelled.windows, cancelled.given_up, cancelled.left) == (1, 2, offsets((0, 4, 10)))
-    book = made.opened.book
-    assert book.authority().held_by(first.attempt.generation, offsets((0, 0, 10))) == offsets((0, 0, 4))
-    entry = all_lanes(book)[lane]
+    ledger = made.opened.ledger
+    assert ledger.authority().held_by(first.attempt.generation, offsets((0, 0, 10))) == offsets((0, 0, 4))
+    entry = all_lanes(ledger)[lane]
     assert (entry.state, entry.closed_early, entry.windows) == (LaneState.CLOSED, "the wrong hour", 1)
     # A later request takes the rest.
     again = claim_lane(made.opened, LaneKind.REPLAY, "again", cancelled.left, "bug 17")
@@ -60,7 +60,7 @@ def test_a_cancelled_replay_keeps_its_windows_and_frees_the_rest(made: StreamInM
     ):
         with pytest.raises(LaneClosed, match="closed before it was done: the wrong hour"):
             what()
-    assert ("closed early", "the wrong hour") in {(one.what, one.why) for one in events(book)}
+    assert ("closed early", "the wrong hour") in {(one.what, one.why) for one in events(ledger)}
 
 
 @pytest.mark.parametrize("at", [Step.TAKEN, Step.READ, Step.VERIFIED])
@@ -71,10 +71,10 @@ def test_a_job_that_works_on_a_window_cannot_commit_it_after_a_cancel(made: Stre
         if step == at:
             assert steering.cancel(made.opened, lane, "stop").given_up == 1
 
-    book = made.opened.book
+    ledger = made.opened.ledger
     with pytest.raises(Fenced, match="abandoned"):
-        protocol.process(book, made.sweeps, NoWork(), hold, lane, 1, Run(RUN, "v1", "d"), on_step=cancelling)
-    assert [one.record.lane for one in book.committed()] == [INGEST]
+        protocol.process(ledger, made.sweeps, NoWork(), hold, lane, 1, Run(RUN, "v1", "d"), on_step=cancelling)
+    assert [one.record.lane for one in ledger.committed()] == [INGEST]
     assert claim_lane(made.opened, LaneKind.REPLAY, "again", offsets((0, 0, 10)), "bug 17")
 
 
@@ -82,7 +82,7 @@ def test_a_window_that_is_pinned_while_the_lane_is_cancelled_is_given_up_too(mad
     """The job has committed a window before the cancel; while the cancel settles that window, the job pins the next one."""
     lane = opened_replay(made)
     made.process(lane, RUN)
-    book = made.opened.book
+    ledger = made.opened.ledger
     # As after a crash that follows the commit: the window is not settled.
     (key,) = [key for key in made.store.values if key[:2] == ("history", lane)]
     del made.store.values[key]
@@ -95,7 +95,7 @@ def test_a_window_that_is_pinned_while_the_lane_is_cancelled_is_given_up_too(mad
     made.sweeps.sweep = Pinning().sweep  # type: ignore[method-assign]
     cancelled = steering.cancel(made.opened, lane, "stop")
     assert (cancelled.windows, cancelled.given_up, cancelled.left) == (1, 2, offsets((0, 4, 10)))
-    assert book.register()[1].lanes.keys() == {INGEST}  # type: ignore[index]
+    assert ledger.register()[1].lanes.keys() == {INGEST}  # type: ignore[index]
 
 
 def test_a_paused_replay_begins_no_window_until_it_may_go_on(made: StreamInMemory) -> None:

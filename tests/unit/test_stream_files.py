@@ -17,7 +17,7 @@ from tests.support.covering import REPOSITORY
 from tests.support.stream_text import MINIMAL
 from tidemark.cli.app import app
 from tidemark.errors import InvalidStreamFile, WrongUse
-from tidemark.plugin.streams import KnownStreams
+from tidemark.plugin.streams import StreamCache
 from tidemark.schemes.kinds import RegexScheme
 from tidemark.streams.loading import load, stream_files
 from tidemark.streams.source import Source
@@ -57,7 +57,7 @@ def test_a_stream_may_start_at_offsets(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", ["010", "-010", "1:30", "1_000", "0x1F", "0b11", "1:30.5", "1_0.5"])
 def test_a_number_that_yaml_takes_for_another_one_is_refused(tmp_path: Path, number: str) -> None:
     """YAML 1.1, which PyYAML reads, has octal, sexagesimal and other numbers; in YAML 1.2 and in JSON they are texts."""
-    said = rf"orders\.yaml:14: limits\.max_records: {re.escape(number)} is another number in YAML than it looks like"
+    said = rf"orders\.yaml:15: limits\.max_records: {re.escape(number)} is another number in YAML than it looks like"
     with pytest.raises(InvalidStreamFile, match=said):
         loaded(tmp_path, f"{MINIMAL}limits:\n  max_records: {number}\n")
     partitions = MINIMAL.replace("topics: [orders]", f"partitions: {{orders: [1, {number}]}}")
@@ -173,8 +173,14 @@ def test_a_minimal_file_has_defaults_and_a_digest(tmp_path: Path) -> None:
             r"orders.yaml:4: scheme: the type 'xml' is unknown; types here are: regex, json, ",
         ),
         (("    table: orders", "    table: orders_dead"), r"'orders_dead' is named for two purposes"),
-        (("    table: orders", "    table: tidemark_ledger"), r"'tidemark_ledger' is named for two purposes"),
-        (("    table: orders", "    table: stream_kafka_offsets"), r"'stream_kafka_offsets' is named for two purposes"),
+        (
+            ("    table: orders\ndead", "    table: tidemark_ledger\nledger: {type: hbase}\ndead"),
+            r"'tidemark_ledger' is named for two purposes",
+        ),
+        (
+            ("    table: orders\ndead", "    table: stream_kafka_offsets\nledger: {type: hbase}\ndead"),
+            r"'stream_kafka_offsets' is named for two purposes",
+        ),
         (("dead_letters:", "unknown: 1\ndead_letters:"), r"orders.yaml:11: unknown: unknown key"),
         (("    table: orders\n", "    table: orders\n    table: b\n"), r"orders.yaml:11: table: .*a second time"),
         (("stream: orders", "stream: [1"), r"orders.yaml:2: not YAML: expected .* but got ':'"),
@@ -189,9 +195,9 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, change: tuple[str, str
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        (r'engine: {conf: {"a\r\x1e\n\0": ""}}', r":13: engine\.conf\.a\\r\\x1e\\n\\x00: expected "),
-        (r'"a\nb": 1', r":13: a\\nb: unknown key.*\(found 1\)"),
-        ('"a\\nb": 1\n"a\\nb": 2', r":14: a\\nb: the key stands here a second time"),
+        (r'engine: {conf: {"a\r\x1e\n\0": ""}}', r":14: engine\.conf\.a\\r\\x1e\\n\\x00: expected "),
+        (r'"a\nb": 1', r":14: a\\nb: unknown key.*\(found 1\)"),
+        ('"a\\nb": 1\n"a\\nb": 2', r":15: a\\nb: the key stands here a second time"),
     ],
 )
 def test_each_mistake_has_one_line_whatever_characters_its_key_has(tmp_path: Path, part: str, said: str) -> None:
@@ -203,26 +209,26 @@ def test_each_mistake_has_one_line_whatever_characters_its_key_has(tmp_path: Pat
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        ("schedule:\n  cron: every day", r":15: schedule.cron: expected five columns \(minute, .*found 'every day'"),
-        ("schedule:\n  cron: 61 * * * *", r":15: schedule.cron: not a cron expression \(.*out of range"),
-        ("schedule:\n  cron: 0 0 30 2 *", r":15: schedule.cron: this time never comes"),
-        ("schedule:\n  cron: R * * * *", r":15: schedule.cron: a random time"),
-        ("schedule:\n  cron: '@once'", r":15: schedule.cron: expected five columns .*or one of @hourly, "),
-        ("schedule:\n  cron: 0 * * * * *", r":15: schedule.cron: expected five columns"),
-        ("schedule:\n  timezone: Europe/Atlantis", r":15: schedule.timezone: not a time zone; .*'Europe/Atlantis'"),
-        ("schedule:\n  timezone: Europe", r":15: schedule.timezone: not a time zone"),
-        ("audit:\n  cron: every night", r":15: audit.cron: expected five columns .*found 'every night'"),
+        ("schedule:\n  cron: every day", r":16: schedule.cron: expected five columns \(minute, .*found 'every day'"),
+        ("schedule:\n  cron: 61 * * * *", r":16: schedule.cron: not a cron expression \(.*out of range"),
+        ("schedule:\n  cron: 0 0 30 2 *", r":16: schedule.cron: this time never comes"),
+        ("schedule:\n  cron: R * * * *", r":16: schedule.cron: a random time"),
+        ("schedule:\n  cron: '@once'", r":16: schedule.cron: expected five columns .*or one of @hourly, "),
+        ("schedule:\n  cron: 0 * * * * *", r":16: schedule.cron: expected five columns"),
+        ("schedule:\n  timezone: Europe/Atlantis", r":16: schedule.timezone: not a time zone; .*'Europe/Atlantis'"),
+        ("schedule:\n  timezone: Europe", r":16: schedule.timezone: not a time zone"),
+        ("audit:\n  cron: every night", r":16: audit.cron: expected five columns .*found 'every night'"),
         (
             "audit:\n  after_commit: some",
-            r":15: audit.after_commit: .*'ledger', 'source', 'sinks', 'full' or 'recompute'",
+            r":16: audit.after_commit: .*'ledger', 'source', 'sinks', 'full' or 'recompute'",
         ),
-        ("audit:\n  hours: 0", r":15: audit.hours: .*at least 1"),
-        ("engine:\n  retry_delay_seconds: 99999999999999", r":15: engine.retry_delay_seconds: .*at most 604800"),
-        ("engine:\n  timeout_minutes: 99999999999999", r":15: engine.timeout_minutes: .*at most 44640"),
-        ("engine:\n  replay_timeout_minutes: 0", r":15: engine.replay_timeout_minutes: .*at least 1"),
-        ("engine:\n  pool: ''", r":15: engine.pool: .*1 or more characters"),
-        ("engine:\n  replay_pool: ''", r":15: engine.replay_pool: .*1 or more characters"),
-        ('description: "\\0"', r":14: description: .*expected a"),
+        ("audit:\n  hours: 0", r":16: audit.hours: .*at least 1"),
+        ("engine:\n  retry_delay_seconds: 99999999999999", r":16: engine.retry_delay_seconds: .*at most 604800"),
+        ("engine:\n  timeout_minutes: 99999999999999", r":16: engine.timeout_minutes: .*at most 44640"),
+        ("engine:\n  replay_timeout_minutes: 0", r":16: engine.replay_timeout_minutes: .*at least 1"),
+        ("engine:\n  pool: ''", r":16: engine.pool: .*1 or more characters"),
+        ("engine:\n  replay_pool: ''", r":16: engine.replay_pool: .*1 or more characters"),
+        ('description: "\\0"', r":15: description: .*expected a"),
     ],
 )
 def test_what_airflow_could_not_build_a_dag_from_is_named_with_its_line(tmp_path: Path, part: str, said: str) -> None:
@@ -339,7 +345,7 @@ def test_a_sink_in_kafka(tmp_path: Path) -> None:
     stream = with_kafka(tmp_path, "topic: out, key: id, settings: {compression.type: gzip, linger.ms: 5, acks: all}")
     assert (stream.sinks[1].name, stream.sinks[1].targets(), stream.sinks[1].value) == ("kafka", ("out",), None)
     assert stream.sinks[1].settings.compression_type == "gzip"
-    assert stream.connections() == {"hbase_default", "kafka_default"}
+    assert stream.connections() == {"hbase_default", "kafka_default", "sql_default"}
     chosen = with_kafka(tmp_path, "topic_field: id, topics: [a, b], topic: rest, key: _key, kafka: other")
     assert chosen.sinks[1].targets() == ("a", "b", "rest")
     assert "other" in chosen.connections()
@@ -482,7 +488,7 @@ LATEST = MINIMAL.replace("    table: orders\n", "    table: orders\n  - {type: h
 def test_a_sink_with_the_newest_value_of_each_key(tmp_path: Path) -> None:
     stream = loaded(tmp_path, LATEST.replace("SAID", "table: state, key: id, hbase: other")).stream
     assert (stream.sinks[1].name, stream.sinks[1].key, stream.sinks[1].regions) == ("hbase_latest", ("id",), 1)
-    assert stream.connections() == {"hbase_default", "kafka_default", "lake_default", "other"}
+    assert stream.connections() == {"hbase_default", "kafka_default", "lake_default", "other", "sql_default"}
     assert loaded(tmp_path, LATEST.replace("SAID", "table: state, key: [id], regions: 4")).stream.sinks[1].regions == 4
 
 
@@ -507,7 +513,7 @@ def test_a_sink_by_key_that_cannot_be_is_refused(tmp_path: Path, said: str, why:
 
 
 AGGREGATED = TWO_FIELDS.replace(
-    "    table: orders\n", "    table: orders\n  - {type: hbase_aggregates, table: sums, SAID}\n"
+    "    table: orders\n", "    table: orders\n  - {type: hbase_aggregates, table: sums, folder: sums, SAID}\n"
 )
 
 
@@ -526,10 +532,6 @@ def test_a_sink_with_aggregates(tmp_path: Path) -> None:
     )
     cut = loaded(tmp_path, AGGREGATED.replace("SAID", "key: id, values: {orders: count}, regions: 16")).stream.sinks[1]
     assert (sink.regions, cut.regions) == (1, 16)
-    # The default, which the documents say, and what a file may say.
-    assert (sink.block_offsets, sink.whole_blocks) == (1000, 1000)
-    said = "key: id, values: {orders: count}, block_offsets: 1"
-    assert loaded(tmp_path, AGGREGATED.replace("SAID", said)).stream.sinks[1].whole_blocks == 1
 
 
 @pytest.mark.parametrize(
@@ -538,11 +540,7 @@ def test_a_sink_with_aggregates(tmp_path: Path) -> None:
         ("key: id", "values: "),
         ("key: id, values: {orders: count}, regions: 3", "regions: "),
         ("key: id, values: {}", "values: .*1 or more entries"),
-        ("key: id, values: {orders: count}, block_offsets: 0", "block_offsets: .*at least 1"),
-        (
-            "key: id, values: {orders: count}, block_offsets: window",
-            "block_offsets: expected a whole number .found 'window'.$",
-        ),
+        ("key: id, values: {orders: count}, block_offsets: 1000", "block_offsets: "),
         ("key: customer, values: {orders: count}", "names the field customer, which the stream does not have"),
         ("key: id, values: {orders: {sum: customer}}", "names the field customer, which the stream does not have"),
         ("key: id, values: {id: count}", "more than one field is named 'id'"),
@@ -554,7 +552,10 @@ def test_a_sink_with_aggregates(tmp_path: Path) -> None:
             "paid2 is the sum of paid, which is of type boolean; sum takes double, integer",
         ),
         ("key: id, values: {paid2: {max: paid}}", "max takes double, integer, string, timestamp"),
-        ("key: id, values: {orders: count}}\nguarantee: none\nlimits: {", "each would add to the aggregates"),
+        (
+            "key: id, values: {orders: count}}\nguarantee: none\nlimits: {",
+            "with guarantee none, what a window has written is not known",
+        ),
     ],
 )
 def test_aggregates_that_cannot_be_are_refused(tmp_path: Path, said: str, why: str) -> None:
@@ -815,7 +816,7 @@ def test_a_pattern_takes_whole_names_and_never_kafkas_own_topics() -> None:
 @pytest.mark.parametrize(
     ("explode", "said"),
     [
-        ("{}", "orders.yaml:13: explode: expected one of lines and json_array"),
+        ("{}", "orders.yaml:14: explode: expected one of lines and json_array"),
         ('{lines: "\\n", json_array: true}', "explode: expected one of lines and json_array"),
         ('{lines: ""}', "explode.lines: expected a text of 1 or more characters"),
         ("{json_array: false}", "explode.json_array: expected true .* or the key under which the array stands"),
@@ -959,7 +960,7 @@ def test_a_folder_that_cannot_be_read_is_named(
     other.mkdir()
     (other / "orders.yaml").write_text(MINIMAL)
     monkeypatch.setenv("TIDEMARK_STREAMS", os.pathsep.join(map(str, (kept_from_us, other))))
-    found, (problem,) = KnownStreams().now()
+    found, (problem,) = StreamCache().now()
     assert list(found) == ["orders"]
     assert re.search(said, problem.problem)
 
@@ -974,7 +975,7 @@ def test_a_folder_that_is_named_and_not_there_is_no_empty_one(tmp_path: Path, mo
     said = f"TIDEMARK_STREAMS names the folder {missing}, which is not there"
     with pytest.raises(WrongUse, match=said):
         stream_files(missing, other)
-    found, (problem,) = KnownStreams().now()
+    found, (problem,) = StreamCache().now()
     assert list(found) == ["orders"]
     assert said in problem.problem
 

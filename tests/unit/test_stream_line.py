@@ -65,8 +65,8 @@ def test_the_trend_of_the_last_windows(tmp_path: Path) -> None:
     for end in (10, 30, 60):
         orders.ends((0, end), (0, 5))
         orders.ingest()
-    head = orders.opened.book.head(INGEST)
+    head = orders.opened.ledger.head(INGEST)
     assert head is not None
-    found = trend(newest_of_lane(orders.opened.book, INGEST, head.head, 2))
+    found = trend(newest_of_lane(orders.opened.ledger, INGEST, head.head, 2))
     assert [(one.window, one.lag, one.dead_letters) for one in found.windows] == [(2, 0, 0), (3, 0, 0)]
     assert all(one.seconds is not None for one in found.windows)

@@ -36,7 +36,7 @@ FORMS: list[dict[str, Any]] = [
     {"source": {"topics": ["orders"], "start": {"time": "2026-11-21T07:00:00Z", "if_none": "end"}}},
     {"source": {"topics": ["orders"], "start": {"offsets": {"orders/0": 3}}}},
     {"sinks": [{"type": "hbase_latest", "table": "t", "folder": "t", "key": "value"}]},
-    {"sinks": [{"type": "hbase_aggregates", "table": "t", "key": "value", "values": {"n": "count"}}]},
+    {"sinks": [{"type": "hbase_aggregates", "table": "t", "folder": "f", "key": "value", "values": {"n": "count"}}]},
     {"dead_letters": {"type": "parquet", "folder": "dead"}},
     {"explode": {"json_array": "items"}},
 ]

@@ -13,7 +13,7 @@ from tidemark.cli.app import app
 from tidemark.clients.connections import Connection
 from tidemark.clients.environment import from_environment
 from tidemark.errors import PackageMissing, WrongUse
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import load
@@ -231,19 +231,19 @@ def test_a_package_that_a_sink_needs_is_told_before_anything_starts(
     for asked in (
         lambda: submit_command(stream, spark("local[2]"), WINDOW_JOB, []),
         # And whoever reads: the page, an erasure, `tidemark results`.
-        lambda: kind_of("delta").without_spark(),
+        lambda: kind_of("delta").make_admin(),
     ):
         with pytest.raises(PackageMissing, match=r"type delta needs the package deltalake: pip install 'deltalake>=1"):
             asked()
     with pytest.raises(WrongUse, match="1 stream file cannot be used"):
         app(["streams", "check", str(path)], standalone_mode=False)
     assert f"{path}: a sink of type delta needs the package deltalake: pip install" in capsys.readouterr().err
-    path.write_text(MINIMAL.replace("  table: orders_dead", "  type: delta\n  folder: dead"))
+    path.write_text(MINIMAL.replace("  type: hbase\n  table: orders_dead", "  type: delta\n  folder: dead"))
     lacking = r"a store of dead letters of type delta needs the package deltalake: pip install"
     for asked in (
         lambda: submit_command(load(path).stream, spark("local[2]"), WINDOW_JOB, []),
         lambda: DEAD_LETTER_KINDS["delta"].opened(
-            {"base": "file:///dead"}, Book(MemoryStore(), "orders"), from_environment
+            {"base": "file:///dead"}, Ledger(MemoryStore(), "orders"), from_environment
         ),
     ):
         with pytest.raises(PackageMissing, match=lacking):

@@ -12,7 +12,7 @@ from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, Sweeps, W
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Planner, Step
 from tidemark.errors import LedgerContradiction, StaleLedger, WrongUse
-from tidemark.ledger.book import StoredHead, record_key
+from tidemark.ledger.ledger import StoredHead, record_key
 from tidemark.ledger.records import Guarantee, Head, LaneKind, Record, SinkReceipt, Window, positions
 from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -40,7 +40,7 @@ def under(guarantee: Guarantee) -> Planner:
 
 
 def pinned(world: World, planned: Planner, lane: str = LANE) -> int:
-    pending = protocol.pin(world.book, world.sweeps, lane, planned)
+    pending = protocol.pin(world.ledger, world.sweeps, lane, planned)
     assert pending is not None
     return pending.window.seq
 
@@ -48,15 +48,15 @@ def pinned(world: World, planned: Planner, lane: str = LANE) -> int:
 def given_up(world: World, planned: Planner, *, taken: bool = True) -> None:
     seq = pinned(world, planned)
     if taken:
-        protocol.take(world.book, LANE, seq, RUN)
-    protocol.abandon(world.book, LANE, "wrong code", take_over=True)
+        protocol.take(world.ledger, LANE, seq, RUN)
+    protocol.abandon(world.ledger, LANE, "wrong code", take_over=True)
 
 
 def replay(world: World, start: int, until: int) -> str:
-    selection = world.book.store_selection(RangeSet([OffsetRange(AT, start, until)]))
+    selection = world.ledger.store_selection(RangeSet([OffsetRange(AT, start, until)]))
     lane = "replay-1"
     first = positions({AT: start})
-    open_lane(world.book, lane, LaneKind.REPLAY, run="r", start=first, selection=selection, reason="a test")
+    open_lane(world.ledger, lane, LaneKind.REPLAY, run="r", start=first, selection=selection, reason="a test")
     return lane
 
 
@@ -80,7 +80,7 @@ def test_a_window_that_nobody_has_taken_is_given_up_as_well(world: World) -> Non
     given_up(world, plan, taken=False)
     assert world.head.abandoned is not None
     assert world.head.abandoned.generation is None
-    assert protocol.abandon(world.book, LANE, "again", take_over=True) is None
+    assert protocol.abandon(world.ledger, LANE, "again", take_over=True) is None
     assert world.head.abandoned.count == 1
 
 
@@ -88,7 +88,7 @@ def test_abandon_gives_the_window_that_it_gave_up(world: World) -> None:
     seq = world.pin()
     pending = world.head.pending
     assert pending is not None
-    window = protocol.abandon(world.book, LANE, "wrong code", take_over=True)
+    window = protocol.abandon(world.ledger, LANE, "wrong code", take_over=True)
     assert window == pending.window
     assert (seq, world.head.seq) == (1, 0)
 
@@ -96,16 +96,16 @@ def test_abandon_gives_the_window_that_it_gave_up(world: World) -> None:
 def test_a_reason_has_a_length_that_the_head_can_keep(world: World) -> None:
     world.pin()
     with pytest.raises(WrongUse, match="the reason has 501 characters; 500 is the most"):
-        protocol.abandon(world.book, LANE, "r" * 501, take_over=True)
+        protocol.abandon(world.ledger, LANE, "r" * 501, take_over=True)
     assert world.head.pending is not None
-    protocol.abandon(world.book, LANE, "r" * 500, take_over=True)
+    protocol.abandon(world.ledger, LANE, "r" * 500, take_over=True)
     assert world.head.pending is None
 
 
 def test_a_take_by_itself_owes_nothing_and_the_second_one_does(world: World) -> None:
     assert not world.process(world.pin()).owes_sweep
     seq = world.pin()
-    protocol.take(world.book, LANE, seq, RUN)
+    protocol.take(world.ledger, LANE, seq, RUN)
     assert world.process(seq).owes_sweep
 
 
@@ -114,11 +114,11 @@ def test_what_is_swept_is_what_the_window_covers_and_only_after_the_commit(world
 
     class Watching(Sweeps):
         def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
-            swept.append((world.head.seq, covers, world.book.is_settled(record)))
+            swept.append((world.head.seq, covers, world.ledger.is_settled(record)))
 
-    protocol.take(world.book, LANE, world.pin(), OTHER)
+    protocol.take(world.ledger, LANE, world.pin(), OTHER)
     steps: list[Step] = []
-    protocol.process(world.book, Watching(), NoWork(), hold, LANE, 1, RUN, take_over=True, on_step=steps.append)
+    protocol.process(world.ledger, Watching(), NoWork(), hold, LANE, 1, RUN, take_over=True, on_step=steps.append)
     assert swept == [(1, RangeSet([OffsetRange(AT, 0, 10)]), False)]
     assert steps[-3:] == [Step.PUBLISHED, Step.SWEPT, Step.SETTLED]
 
@@ -132,9 +132,9 @@ def test_a_sweep_that_was_cut_short_is_done_again_before_the_next_window(world: 
         def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
             raise Cut
 
-    protocol.take(world.book, LANE, world.pin(), RUN)
+    protocol.take(world.ledger, LANE, world.pin(), RUN)
     with pytest.raises(Cut):
-        protocol.process(world.book, Dying(), NoWork(), hold, LANE, 1, RUN)
+        protocol.process(world.ledger, Dying(), NoWork(), hold, LANE, 1, RUN)
     assert world.head.seq == 1
     assert world.sweeps.swept == []
     assert world.pin() == 2
@@ -149,7 +149,7 @@ def test_a_replay_always_sweeps_and_publishes_nothing(world: World) -> None:
     lane = replay(world, 0, 10)
     steps: list[Step] = []
     seq = pinned(world, plan, lane)
-    record = protocol.process(world.book, world.sweeps, NoWork(), hold, lane, seq, RUN, on_step=steps.append)
+    record = protocol.process(world.ledger, world.sweeps, NoWork(), hold, lane, seq, RUN, on_step=steps.append)
     assert record.owes_sweep
     assert world.sweeps.swept == [record.attempt.generation]
     assert world.store.published == published
@@ -163,13 +163,13 @@ def test_at_most_once_commits_before_it_reads_and_sweeps_nothing(world: World) -
     """Whoever took the window before has not written; and what is written now is nobody's to remove."""
     order: list[str] = []
 
-    class Late(NoWork):
+    class LateMessages(NoWork):
         def read(self, window: Window, covers: RangeSet, attempt: object, fence: object) -> None:
             order.append(f"read at {world.head.seq}")
 
-    protocol.take(world.book, LANE, pinned(world, under(Guarantee.AT_MOST_ONCE)), RUN)
+    protocol.take(world.ledger, LANE, pinned(world, under(Guarantee.AT_MAX_ONCE)), RUN)
     record = protocol.process(
-        world.book, world.sweeps, Late(), hold, LANE, 1, RUN, on_step=lambda step: order.append(str(step))
+        world.ledger, world.sweeps, LateMessages(), hold, LANE, 1, RUN, on_step=lambda step: order.append(str(step))
     )
     committed = ["taken", "committed", "offsets published", "settled"]
     assert order == [*committed, "read at 1", "read", "verified"]
@@ -178,8 +178,8 @@ def test_at_most_once_commits_before_it_reads_and_sweeps_nothing(world: World) -
     # In the head it has none; the look-ups find the one that was stored behind it.
     assert world.head.last is not None
     assert world.head.last.receipt is None
-    assert [one.record for one in world.book.committed()] == [record]
-    assert world.book.newest_records(LANE, 5) == [record]
+    assert [one.record for one in world.ledger.committed()] == [record]
+    assert world.ledger.newest_records(LANE, 5) == [record]
 
 
 @pytest.mark.covers("G4")
@@ -188,10 +188,10 @@ def test_at_most_once_leaves_a_window_unproven_when_it_dies_behind_the_commit(wo
         def read(self, window: Window, covers: RangeSet, attempt: object, fence: object) -> None:
             raise Cut
 
-    seq = pinned(world, under(Guarantee.AT_MOST_ONCE))
+    seq = pinned(world, under(Guarantee.AT_MAX_ONCE))
     with pytest.raises(Cut):
-        protocol.process(world.book, world.sweeps, Dying(), hold, LANE, seq, RUN)
-    assert [(one.record.receipt, one.record.tallies, one.record.places) for one in world.book.committed()] == [
+        protocol.process(world.ledger, world.sweeps, Dying(), hold, LANE, seq, RUN)
+    assert [(one.record.receipt, one.record.tallies, one.record.places) for one in world.ledger.committed()] == [
         (None, (), ())
     ]
     # It is not read again by itself.
@@ -213,11 +213,11 @@ def test_without_positions_nothing_moves_and_every_window_may_write_again(world:
 
 
 def test_a_commit_needs_a_pending_window(world: World) -> None:
-    taken = protocol.take(world.book, LANE, world.pin(), RUN)
+    taken = protocol.take(world.ledger, LANE, world.pin(), RUN)
     empty = structs.replace(taken.stored.head, pending=None)
-    without = protocol.Taken(StoredHead(taken.stored.bytes, empty), taken.pending, taken.attempt)
+    without = protocol.HeldWindow(StoredHead(taken.stored.bytes, empty), taken.pending, taken.attempt)
     with pytest.raises(LedgerContradiction, match="s/ingest has no pending window to commit"):
-        protocol.commit(world.book, without, NoWork().verify())
+        protocol.commit(world.ledger, without, NoWork().verify())
 
 
 def test_a_window_is_not_pinned_behind_one_that_is_not_in_the_history(world: World) -> None:
@@ -231,6 +231,6 @@ def test_a_window_is_not_pinned_behind_one_that_is_not_in_the_history(world: Wor
         return plan(head)
 
     with pytest.raises(StaleLedger, match="window 1 of s/ingest is not settled"):
-        protocol.pin(world.book, world.sweeps, LANE, lose)
+        protocol.pin(world.ledger, world.sweeps, LANE, lose)
     world.store.values[key] = record
     assert world.pin() == 2

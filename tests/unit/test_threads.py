@@ -36,7 +36,7 @@ def test_the_first_values_that_threads_read_end_no_process(number: int) -> None:
     """Of msgspec: without a lock, four of five such processes end with a segmentation fault."""
     world = World()
     world.open()
-    record = commit(world.book, take(world.book, LANE, world.pin(), RUN), NoWork().verify())
+    record = commit(world.ledger, take(world.ledger, LANE, world.pin(), RUN), NoWork().verify())
     ran = subprocess.run(
         [sys.executable, "-c", READ], input=encode(record), capture_output=True, timeout=60, check=False
     )

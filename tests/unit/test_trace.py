@@ -28,7 +28,7 @@ from tidemark.runs.requests.outcomes import answers_of
 from tidemark.runs.windows import ingest
 from tidemark.views.dead_letters import dead_letters
 from tidemark.views.messages import message, trace
-from tidemark.views.messages.fates import Covering, Facts, Fate, OutcomeCounts, fate, possible
+from tidemark.views.messages.fates import CoveringWindow, Fate, OffsetFacts, OutcomeCounts, fate, possible
 from tidemark.views.messages.payloads import Masked, Value
 from tidemark.views.messages.rereading import again
 from tidemark.views.summary import committed_by
@@ -65,23 +65,36 @@ def test_an_outcome_is_possible_when_some_window_with_these_counts_had_it(
         and slot in slots_of(other[target])
     }
     numbers = Counter(truth)
-    found = possible(Covering(OutcomeCounts(*(numbers[one] for one in OUTCOMES)), *sight), slot)
+    found = possible(CoveringWindow(OutcomeCounts(*(numbers[one] for one in OUTCOMES)), *sight), slot)
     assert found == oracle
-    answer = fate(7, Facts(slot, covering=Covering(OutcomeCounts(*(numbers[one] for one in OUTCOMES)), *sight)))
+    answer = fate(
+        7, OffsetFacts(slot, covering=CoveringWindow(OutcomeCounts(*(numbers[one] for one in OUTCOMES)), *sight))
+    )
     assert answer == (truth[target] if len(oracle) == 1 else Fate.READ)
 
 
 def test_a_row_that_is_gone_is_missing_and_not_skipped() -> None:
     """All four were stored, and here is no row."""
-    assert fate(3, Facts(Slot.MESSAGE, covering=Covering(OutcomeCounts(4, 0, 0, 0), row=False))) == Fate.MISSING
-    assert fate(3, Facts(Slot.MESSAGE, covering=Covering(OutcomeCounts(3, 1, 0, 0), row=False))) == Fate.MISSING
-    assert fate(3, Facts(Slot.MESSAGE, covering=Covering(OutcomeCounts(3, 0, 1, 0), row=False))) == Fate.SKIPPED
+    assert (
+        fate(3, OffsetFacts(Slot.MESSAGE, covering=CoveringWindow(OutcomeCounts(4, 0, 0, 0), row=False)))
+        == Fate.MISSING
+    )
+    assert (
+        fate(3, OffsetFacts(Slot.MESSAGE, covering=CoveringWindow(OutcomeCounts(3, 1, 0, 0), row=False)))
+        == Fate.MISSING
+    )
+    assert (
+        fate(3, OffsetFacts(Slot.MESSAGE, covering=CoveringWindow(OutcomeCounts(3, 0, 1, 0), row=False)))
+        == Fate.SKIPPED
+    )
 
 
 def test_a_window_that_read_uncommitted_messages_has_read_aborted_ones() -> None:
     counted = OutcomeCounts(1, 0, 0, 1)
-    assert fate(3, Facts(Slot.ABORTED, covering=Covering(counted, row=None))) == Fate.NO_MESSAGE
-    assert fate(3, Facts(Slot.ABORTED, covering=Covering(counted, row=None, uncommitted=True))) == Fate.STORED
+    assert fate(3, OffsetFacts(Slot.ABORTED, covering=CoveringWindow(counted, row=None))) == Fate.NO_MESSAGE
+    assert (
+        fate(3, OffsetFacts(Slot.ABORTED, covering=CoveringWindow(counted, row=None, uncommitted=True))) == Fate.STORED
+    )
 
 
 @pytest.mark.parametrize("unknown", [False, True])
@@ -90,7 +103,7 @@ def test_what_no_window_has_committed(slot: Slot | None, unknown: bool) -> None:
     """Pending before a gap, a gap before what Kafka says."""
 
     def of(offset: int, **more: Any) -> Fate:
-        return fate(offset, Facts(None if unknown else slot, unknown=unknown, **{"asked_for": (5, 10), **more}))
+        return fate(offset, OffsetFacts(None if unknown else slot, unknown=unknown, **{"asked_for": (5, 10), **more}))
 
     assert of(3, pending=True, gap=GapKind.LOST) == of(12, pending=True) == Fate.PENDING
     assert (of(3, gap=GapKind.LOST), of(3, gap=GapKind.SKIPPED)) == (Fate.LOST, Fate.PASSED_OVER)
@@ -107,7 +120,7 @@ def test_what_no_window_has_committed(slot: Slot | None, unknown: bool) -> None:
         assert (of(9), of(10), of(0, asked_for=(0, 0))) == (Fate.HOLE, above, above)
         # Below the beginning of the ingest, nobody has asked for it.
         assert of(4) == Fate.BEFORE
-        read = fate(10, Facts(slot, asked_for=(0, 10), isolation="read_uncommitted"))
+        read = fate(10, OffsetFacts(slot, asked_for=(0, 10), isolation="read_uncommitted"))
         assert read == (Fate.NOT_READ_YET if slot == Slot.ABORTED else above)
 
 
@@ -140,7 +153,7 @@ def test_every_offset_of_a_stream_has_the_answer_that_its_history_gives(  # noqa
                 world.log.gone |= {offset} - set(range(end, 99))
             world.ends((start, end))
             # Where the ingest began: what had expired before that was never in its way.
-            began = began if world.opened.book.head(INGEST) else start
+            began = began if world.opened.ledger.head(INGEST) else start
             if step == "ingest":
                 # What was pinned may meanwhile have expired: a run refuses such a window, and this is no test of that.
                 pinned = None if world.ingest(run) is not None else pinned
@@ -148,7 +161,7 @@ def test_every_offset_of_a_stream_has_the_answer_that_its_history_gives(  # noqa
                 pinned = run
             elif step == "replay" and world.read.get(offset) and start <= offset:
                 world.replay(run, (offset, offset + 1))
-        head = world.opened.book.head(INGEST)
+        head = world.opened.ledger.head(INGEST)
         position = head.head.offsets().get(at(0), 0) if head else 0
         pending = head.head.pending.window.hull() if head and head.head.pending else RangeSet()
         for offset in range(len(contents) + 2):
@@ -198,7 +211,7 @@ def test_below_the_cut_of_a_truncated_log_an_offset_is_the_earlier_one(tmp_path:
         TopicIncarnation(topic_id="id", incarnation=1, since=1),
         TopicIncarnation(topic_id="id", incarnation=2, since=2, starts=((0, 4),)),
     )
-    change_topics(world.opened.book, lambda topics: {**topics, "orders": known})
+    change_topics(world.opened.ledger, lambda topics: {**topics, "orders": known})
     assert [str(world.where(offset).at) for offset in (3, 4)] == ["orders/0@3", "orders#2/0@4"]
     assert (world.where(3).fate, message.as_values(world.where(3)).kafka.slot) == (Fate.STORED, "message")
     # Another topic under the same name has none of it.

@@ -13,7 +13,7 @@ from tests.support.stream_text import MINIMAL
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
 from tidemark.views.audits import AuditEnded
-from tidemark.views.overview import OfIngest, Status
+from tidemark.views.overview import IngestDeadLetters, Status
 from tidemark.views.scheduling import Scheduling
 from tidemark.views.state_words import StreamState
 from tidemark.views.states import reasons_of, state_of
@@ -140,8 +140,8 @@ def test_orders_by_retention_dead_letters_and_audits(stream: Stream) -> None:
         return AuditEnded("orders__audit/1", 1, "full", clean, "a sentence")
 
     streams = [
-        named(stream, "a", line("OK", ingest=OfIngest(1, 100, 2, [1], [2], None), audit=audited(clean=True))),
-        named(stream, "b", line("OK", ingest=OfIngest(1, 100, 7, [1], [7], None))),
+        named(stream, "a", line("OK", ingest=IngestDeadLetters(1, 100, 2, [1], [2], None), audit=audited(clean=True))),
+        named(stream, "b", line("OK", ingest=IngestDeadLetters(1, 100, 7, [1], [7], None))),
         named(stream, "c", line("OK", audit=audited(clean=False))),
         named(stream, "d", line_of(shown_overview(partition(retention="lost")))),
         named(stream, "e", line_of(shown_overview(partition(retention="warning", retention_ms=5)))),

@@ -15,7 +15,7 @@ from tests.support.protocol_world import LANE, RUN, NoWork, World
 from tidemark.audit.unchanged_data import CountedRange, counts_of, stretches
 from tidemark.commit.protocol import commit, take
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
-from tidemark.ledger.book import Committed, View, authority_of
+from tidemark.ledger.ledger import Committed, LedgerSnapshot, authority_of
 from tidemark.ledger.records import BlockTallies, Record
 from tidemark.offsets.blocks import WHOLE, BlockTally, PartitionBlocks
 from tidemark.offsets.hashing import coordinate_hash, row_hash
@@ -32,7 +32,7 @@ Offset = tuple[TopicPartition, int]
 def a_record() -> Record:
     world = World()
     world.open()
-    return commit(world.book, take(world.book, LANE, world.pin(), RUN), NoWork().verify())
+    return commit(world.ledger, take(world.ledger, LANE, world.pin(), RUN), NoWork().verify())
 
 
 RECORD = a_record()
@@ -103,7 +103,7 @@ def offsets_of(covers: RangeSet, at: TopicPartition) -> list[int]:
     return [offset for one in covers.only([at]) for offset in range(one.start, one.until)]
 
 
-def view_of(log: Log, reads: list[Read]) -> tuple[View, dict[int, BlockTallies | None]]:
+def view_of(log: Log, reads: list[Read]) -> tuple[LedgerSnapshot, dict[int, BlockTallies | None]]:
     windows, blocks = [], {}
     for generation, read in enumerate(reads, 1):
         tallies = tuple(tally_of(at, log, offsets_of(read.covers, at)) for at in read.covers.partitions)
@@ -120,7 +120,7 @@ def view_of(log: Log, reads: list[Read]) -> tuple[View, dict[int, BlockTallies |
             if read.size is not None
         )
         blocks[generation] = None if read.size is None else BlockTallies(size=read.size, partitions=parts)
-    return View(windows, authority_of(windows, None), {}, 0), blocks
+    return LedgerSnapshot(windows, authority_of(windows, None), {}, 0), blocks
 
 
 logs = st.fixed_dictionaries(
@@ -146,7 +146,7 @@ windows = st.builds(
 everything = RangeSet(OffsetRange(at, 0, END) for at in PARTITIONS)
 
 
-def joined(view: View, blocks: dict[int, BlockTallies | None], enough: int) -> list[CountedRange]:
+def joined(view: LedgerSnapshot, blocks: dict[int, BlockTallies | None], enough: int) -> list[CountedRange]:
     """The stretches of all offsets, of which each window's blocks are known."""
     return stretches(
         view,
@@ -310,6 +310,6 @@ def test_windows_that_say_too_little_are_computed_again() -> None:
         (Committed(structs.replace(window.record, receipt=None), covers), 0),
         (Committed(window.record, covers, RangeSet([OffsetRange(at, 3, 4)])), 0),
     ):
-        seen = View([committed], authority_of([committed], None), {}, 0)
+        seen = LedgerSnapshot([committed], authority_of([committed], None), {}, 0)
         found = stretches(seen, everything, *TODAY, lambda _: blocks[1], nothing_lacks, size=SIZE, enough=END)
         assert len(found) == number

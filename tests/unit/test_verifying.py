@@ -9,7 +9,7 @@ import pytest
 from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.protocol_world import RUN, NoWork, World, hold, plan
 from tidemark.commit import protocol
-from tidemark.ledger.book import head_key, record_key
+from tidemark.ledger.ledger import head_key, record_key
 from tidemark.ledger.records import LaneKind, Record, positions
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import open_lane
@@ -40,9 +40,9 @@ def change(key: tuple[str, ...], old: bytes, new: bytes) -> Callable[[MemoryStor
 
 
 def test_a_whole_ledger_has_no_problems(world: World) -> None:
-    assert verify(world.book) == []
+    assert verify(world.ledger) == []
     world.pin()
-    assert verify(world.book) == []
+    assert verify(world.ledger) == []
 
 
 @pytest.mark.covers("F19")
@@ -76,7 +76,7 @@ def test_a_whole_ledger_has_no_problems(world: World) -> None:
 )
 def test_damage_is_named(world: World, damage: Callable[[MemoryStore], None], said: list[str]) -> None:
     damage(world.store)
-    assert verify(world.book) == said
+    assert verify(world.ledger) == said
 
 
 @pytest.mark.covers("F19")
@@ -86,15 +86,15 @@ def test_where_a_commit_writes_the_history_its_last_record_is_missed_too(lost: i
     world.open()
     for _ in range(3):
         world.process(world.pin())
-    assert verify(world.book) == []
+    assert verify(world.ledger) == []
     del world.store.values[record_key("ingest", lost)]
-    assert verify(world.book) == [f"lane ingest: window {lost} is missing in the history"]
+    assert verify(world.ledger) == [f"lane ingest: window {lost} is missing in the history"]
 
 
 @pytest.mark.covers("F19")
 def test_a_first_window_that_names_one_before_it_is_named(world: World) -> None:
     change(record_key("ingest", 1), b'"previous":null', b'"previous":"x"')(world.store)
-    assert verify(world.book) == [
+    assert verify(world.ledger) == [
         "lane ingest: window 1 says that there was one before it",
         "lane ingest: window 1 is not the one that window 2 followed: one was changed",
     ]
@@ -102,24 +102,24 @@ def test_a_first_window_that_names_one_before_it_is_named(world: World) -> None:
 
 def test_a_lane_that_is_opened_meanwhile_is_no_damage(world: World) -> None:
     """Between reading the heads and reading the history, somebody opens a replay and commits a window in it."""
-    whole = world.book.records_with_bytes
+    whole = world.ledger.records_with_bytes
 
     def open_meanwhile() -> Iterator[tuple[bytes, Record]]:
-        world.book.records_with_bytes = whole  # type: ignore[method-assign]
+        world.ledger.records_with_bytes = whole  # type: ignore[method-assign]
         at = TopicPartition("logs", 0)
-        ref = world.book.store_selection(RangeSet([OffsetRange(at, 0, 10)]))
+        ref = world.ledger.store_selection(RangeSet([OffsetRange(at, 0, 10)]))
         start = positions({at: 0})
-        open_lane(world.book, "replay-1", LaneKind.REPLAY, run="r", start=start, selection=ref, reason="a test")
-        pending = protocol.pin(world.book, world.sweeps, "replay-1", plan)
+        open_lane(world.ledger, "replay-1", LaneKind.REPLAY, run="r", start=start, selection=ref, reason="a test")
+        pending = protocol.pin(world.ledger, world.sweeps, "replay-1", plan)
         assert pending is not None
-        protocol.process(world.book, world.sweeps, NoWork(), hold, "replay-1", 1, RUN)
+        protocol.process(world.ledger, world.sweeps, NoWork(), hold, "replay-1", 1, RUN)
         return whole()
 
-    world.book.records_with_bytes = open_meanwhile  # type: ignore[method-assign]
-    assert verify(world.book) == []
+    world.ledger.records_with_bytes = open_meanwhile  # type: ignore[method-assign]
+    assert verify(world.ledger) == []
 
 
 def test_a_last_window_that_was_changed_is_named(world: World) -> None:
     world.process(world.pin())
     change(record_key("ingest", 5), b'"code_version":"v1"', b'"code_version":"v2"')(world.store)
-    assert verify(world.book) == ["lane ingest: window 5 is another one in the head than in the history"]
+    assert verify(world.ledger) == ["lane ingest: window 5 is another one in the head than in the history"]

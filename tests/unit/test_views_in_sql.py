@@ -89,7 +89,7 @@ def test_what_people_read_is_made_when_it_is_named_later_or_was_dropped(tmp_path
 
         another.execute("DROP VIEW tidemark_ledger_windows")
         # Each run opens the ledger anew.
-        world.book.store = opened(offsets_table="since")
+        world.ledger.store = opened(offsets_table="since")
         world.process(world.pin())
         assert ask("SELECT topic, partition, next_offset FROM since") == [("logs", 0, 20)]
         assert ask("SELECT next_offset FROM before") == [(10,)]
@@ -101,4 +101,6 @@ def test_what_people_read_is_made_when_it_is_named_later_or_was_dropped(tmp_path
         another.execute("DROP TABLE tidemark_ledger")
         another.commit()
         with pytest.raises(WrongUse, match="has no table tidemark_ledger yet"):
-            world.book.store.commit(("head", "ingest"), b"1", b"2", ("history", "ingest", "3"), b"3", {"logs": {0: 30}})
+            world.ledger.store.commit(
+                ("head", "ingest"), b"1", b"2", ("history", "ingest", "3"), b"3", {"logs": {0: 30}}
+            )

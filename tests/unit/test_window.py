@@ -14,7 +14,7 @@ from tidemark.audit.levels import Level
 from tidemark.cli.estimates import counted
 from tidemark.clients.kafka.slots import Slot
 from tidemark.errors import WrongUse
-from tidemark.ledger.holes import PassedUnread
+from tidemark.ledger.holes import UnreadOffsets
 from tidemark.ledger.records import INGEST, Heartbeat, LaneKind, TopicIncarnation
 from tidemark.ledger.register import change_topics
 from tidemark.offsets.coordinates import Coordinate
@@ -124,14 +124,14 @@ def test_the_ranges_of_each_page_name_the_incarnation_that_was_read(tmp_path: Pa
             *erasure.partitions,
             *(one for part in erasure.partitions for one in part.ranges),
         ]
-        answers = [one.as_fields(opened.book.topics()) for one in answers_of(opened, committed_by(opened, lane, run))]
+        answers = [one.as_fields(opened.ledger.topics()) for one in answers_of(opened, committed_by(opened, lane, run))]
         assert answers
-        said = counted(opened.book.topics(), offsets((0, 5, 7)))["ranges"]
-        holes = overview(opened, PassedUnread(holes=offsets((0, 3, 5)))).holes
+        said = counted(opened.ledger.topics(), offsets((0, 5, 7)))["ranges"]
+        holes = overview(opened, UnreadOffsets(holes=offsets((0, 3, 5)))).holes
         assert holes is not None
         message = as_values(located(opened, Coordinate(at(0), 3)))
         (gap,) = message.gaps
-        records, topics = committed_by(opened, lane, run), opened.book.topics()
+        records, topics = committed_by(opened, lane, run), opened.ledger.topics()
         (line,) = said_of(topics, records)
         texts = [
             *holes,
@@ -139,7 +139,7 @@ def test_the_ranges_of_each_page_name_the_incarnation_that_was_read(tmp_path: Pa
             message.sentence.rpartition("jumped over ")[2],
             *(one for window in windows(topics, records) for one in window.ranges),
             line.split()[3],
-            events(opened.book)[0].where,
+            events(opened.ledger)[0].where,
             *report_ranges(),
             refused(),
         ]
@@ -162,7 +162,7 @@ def test_the_ranges_of_each_page_name_the_incarnation_that_was_read(tmp_path: Pa
 
     assert shown() == {"orders/0"}
     anew = [TopicIncarnation(topic_id=one, incarnation=number, since=number) for number, one in [(1, "old"), (2, "id")]]
-    change_topics(opened.book, lambda topics: {"orders": tuple(anew)})
+    change_topics(opened.ledger, lambda topics: {"orders": tuple(anew)})
     assert shown() == {"orders#1/0"}
 
 
@@ -176,7 +176,7 @@ def test_a_pending_window_shows_who_works_on_it(tmp_path: Path) -> None:
     assert (found.state, found.run, found.attempt, found.messages) == ("pending", "run 7", None, None)
     assert found.partitions[0].tally is None
     world.process(INGEST, "run 7")
-    world.opened.book.beat(INGEST, Heartbeat(generation=1, run="another", at=5, step="storing"))
+    world.opened.ledger.beat(INGEST, Heartbeat(generation=1, run="another", at=5, step="storing"))
     assert ingest.plan_ingest(world.opened, "run 8") is None
 
 

@@ -12,7 +12,7 @@ from tests.support.claiming import claim_lane
 from tests.support.counting import CountingStore
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Segment
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -25,8 +25,8 @@ def merged(found: Iterable[Segment]) -> list[tuple[int, int]]:
     return list(RangeSet(OffsetRange(at(0), one.start, one.until) for one in found).of(at(0)))
 
 
-def as_the_ledger_has(index: WindowIndex, book: Book) -> bool:
-    view = book.view()
+def as_the_ledger_has(index: WindowIndex, ledger: Ledger) -> bool:
+    view = ledger.view()
     kept = {part: tuple(index.segments(part)) for part in index.partitions}
     assert all(merged(found) == merged(index.runs(part)) for part, found in kept.items())
     named = {one.generation: (one.record.lane, one.record.seq) for one in view.windows}
@@ -45,17 +45,17 @@ def replayed(orders: StreamInMemory, name: str, kind: LaneKind, *ranges: tuple[i
 @pytest.mark.covers("U2")
 def test_the_index_is_what_the_ledger_has_after_each_commit(tmp_path: Path) -> None:
     orders = StreamInMemory(tmp_path)
-    book, kept = orders.opened.book, WindowIndex()
-    kept.refresh(book)
+    ledger, kept = orders.opened.ledger, WindowIndex()
+    kept.refresh(ledger)
     assert kept.names == {}
     for end in (10, 20, 30):
         orders.ends((0, end), (0, end // 2))
         orders.ingest()
-        kept.refresh(book)
+        kept.refresh(ledger)
         fresh = WindowIndex()
-        fresh.refresh(book)
-        assert as_the_ledger_has(kept, book)
-        assert as_the_ledger_has(fresh, book)
+        fresh.refresh(ledger)
+        assert as_the_ledger_has(kept, ledger)
+        assert as_the_ledger_has(fresh, ledger)
 
 
 @pytest.mark.covers("U2")
@@ -65,15 +65,15 @@ def test_a_window_is_read_once(tmp_path: Path) -> None:
         orders.ends((0, end))
         orders.ingest()
     counting = CountingStore(orders.store)
-    book, index = Book(counting, "orders"), WindowIndex()
-    index.refresh(book)
+    ledger, index = Ledger(counting, "orders"), WindowIndex()
+    index.refresh(ledger)
     before = counting.values
     orders.ends((0, 600))
     orders.ingest()
-    index.refresh(book)
+    index.refresh(ledger)
     # Register, head and the new window, besides the one that was the newest before.
     assert counting.values - before <= 4 < before
-    assert as_the_ledger_has(index, orders.opened.book)
+    assert as_the_ledger_has(index, orders.opened.ledger)
 
 
 @pytest.mark.covers("U2")
@@ -85,7 +85,7 @@ def test_the_bars_of_a_stream(tmp_path: Path) -> None:
     # Pinned, and not committed.
     assert ingest.plan_ingest(orders.opened, "run 2") is not None
     index = WindowIndex()
-    index.refresh(orders.opened.book)
+    index.refresh(orders.opened.ledger)
 
     def bars(**asked: Any) -> list[Bar]:
         return coverage_bars(orders.opened, index, BarQuery(width=100, **asked)).bars
@@ -112,8 +112,8 @@ def test_the_bars_of_a_stream(tmp_path: Path) -> None:
     # A replay of committed offsets.
     orders.process("ingest", "run 2")
     lane = replayed(orders, "mine", LaneKind.REPLAY, (0, 10, 20))
-    index.refresh(orders.opened.book)
-    assert as_the_ledger_has(index, orders.opened.book)
+    index.refresh(orders.opened.ledger)
+    assert as_the_ledger_has(index, orders.opened.ledger)
     assert states(bars()[0]) == [
         ("ingest", 0, 10, "ingest", 1),
         ("replay", 10, 20, lane, 1),
@@ -123,8 +123,8 @@ def test_the_bars_of_a_stream(tmp_path: Path) -> None:
     # The lane is closed. Closed lanes are read once too, and only those that are new.
     for number in range(3):
         replayed(orders, f"again{number}", LaneKind.REPLAY, (0, 12 + number, 15))
-        index.refresh(orders.opened.book)
-        assert as_the_ledger_has(index, orders.opened.book)
+        index.refresh(orders.opened.ledger)
+        assert as_the_ledger_has(index, orders.opened.ledger)
     assert [one.start for one in index.segments(at(0))] == [0, 10, 12, 13, 14, 15, 20, 40]
 
 
@@ -139,7 +139,7 @@ def test_only_the_partitions_with_offsets_that_the_ingest_is_past_and_no_window_
     orders.ingest()
     orders.ends((0, 20), (15, 20), (8, 20), (0, 30))
     index = WindowIndex()
-    index.refresh(orders.opened.book)
+    index.refresh(orders.opened.ledger)
 
     def found() -> tuple[list[str], int, int]:
         shown = coverage_bars(orders.opened, index, BarQuery(width=100, gaps=True))
@@ -148,7 +148,7 @@ def test_only_the_partitions_with_offsets_that_the_ingest_is_past_and_no_window_
     assert found() == (["orders/1"], 1, 4)
     # Windows that follow each other are told apart, and no hole is between them.
     replayed(orders, "mine", LaneKind.REPLAY, (0, 3, 15))
-    index.refresh(orders.opened.book)
+    index.refresh(orders.opened.ledger)
     assert [len(index.segments(at(0))), len(index.runs(at(0)))] == [3, 1]
     assert found() == (["orders/1"], 1, 4)
     # Kafka deletes offsets that no window has read.
@@ -167,7 +167,7 @@ def test_a_partition_is_found_without_its_incarnation(tmp_path: Path) -> None:
     orders.ends((0, 5))
     orders.ingest()
     index = WindowIndex()
-    index.refresh(orders.opened.book)
+    index.refresh(orders.opened.ledger)
     for named in ("orders/0", "orders#2/0"):
         (bar,) = coverage_bars(orders.opened, index, BarQuery(width=10, partition=named)).bars
         assert (bar.partition, bar.until) == ("orders#2/0", 5)
@@ -182,7 +182,7 @@ def test_a_topic_that_was_recreated_and_not_accepted_has_a_bar_of_its_own_log(tm
     orders.kafka.ids["orders"] = "another"
     orders.ends((0, 25))
     index = WindowIndex()
-    index.refresh(orders.opened.book)
+    index.refresh(orders.opened.ledger)
     for named in (None, "orders/0", "orders#2/0"):
         (bar,) = coverage_bars(orders.opened, index, BarQuery(width=100, partition=named)).bars
         assert [(one.state, one.start, one.until) for one in bar.blocks] == [("unread", 0, 25)]

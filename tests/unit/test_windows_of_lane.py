@@ -82,7 +82,7 @@ def test_windows_before_a_time_are_found_by_halving(tmp_path: Path, monkeypatch:
 def test_windows_of_a_run_are_looked_for_a_bounded_number_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(windows_of_lane_module, "MOST_LOOKED", 200)
+    monkeypatch.setattr(windows_of_lane_module, "MAX_LOOKED", 200)
     made = made_of(tmp_path, 300)
 
     def of_run(run: str, **asked: Any) -> WindowsOfLane:

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pyarrow as pa
 import pytest
 
-from tidemark.spark.runtime.workers import Sparing
+from tidemark.spark.runtime.workers import FastTaskRunner
 
 
 def test_archives_are_not_read_again_after_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +23,7 @@ def test_archives_are_not_read_again_after_a_task(tmp_path: Path, monkeypatch: p
     monkeypatch.syspath_prepend(archive)
     importlib.import_module("tidemark_zipped")
     batch = pa.RecordBatch.from_pydict({"number": [1, 2]})
-    assert list(Sparing(iter)([batch])) == [batch]
+    assert list(FastTaskRunner(iter)([batch])) == [batch]
 
     def read_again(path: str) -> None:
         raise AssertionError(f"{path} was read again")

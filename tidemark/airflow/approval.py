@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.errors import NotApproved
 from tidemark.offsets.counting import number_of
-from tidemark.runs.requests.approval import People, check_another, needs_approval
+from tidemark.runs.requests.approval import Requesters, check_another, needs_approval
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, TriggerRule
@@ -61,7 +61,7 @@ class SecondPerson(ApprovalOperator):
                 "Clear this task to ask again"
             )
         try:
-            check_another(People(asked, user["name"]))
+            check_another(Requesters(asked, user["name"]))
         except NotApproved as problem:
             raise AirflowFailException(f"NotApproved: {problem}. Clear this task to ask again") from problem
         return {"approved_by": user["name"], "selection": context["ti"].xcom_pull(task_ids=_TASK, key="selection")}

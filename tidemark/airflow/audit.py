@@ -37,7 +37,7 @@ from tidemark.audit.repair import name_after_repair
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.shares import seed_of
-from tidemark.runs.requests.forms import MOST_REASON, AuditRequest
+from tidemark.runs.requests.forms import MAX_REASON, AuditRequest
 from tidemark.streams.model import Stream
 from tidemark.submit.command import AUDIT_JOB
 
@@ -108,14 +108,14 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
                     opened, level = open_here(file), asked.depth
                     offsets = requested(opened, asked)
                     share, seed = asked.share, asked.seed
-                digest = opened.book.store_selection(offsets).digest if offsets else ""
+                digest = opened.ledger.store_selection(offsets).digest if offsets else ""
             if offsets:
                 log.info("%s", describe_answers({f"an audit of {number_of(offsets.count(), 'offset')}": offsets}))
             context["ti"].xcom_push(key="selection", value=digest)
             context["ti"].xcom_push(key="level", value=level.value)
             # The day of the request, even if the job is tried again tomorrow.
             context["ti"].xcom_push(key="share", value=share or "")
-            context["ti"].xcom_push(key="seed", value=str(seed_of(seed, opened.book.clock())) if share else "")
+            context["ti"].xcom_push(key="seed", value=str(seed_of(seed, opened.ledger.clock())) if share else "")
             return "compare" if level.needs_spark else "read_ledger"
 
         @task
@@ -213,7 +213,7 @@ def _committed_lately(opened: OpenStream, level: Level, hours: int | None) -> Ra
     from tidemark.offsets.ranges import RangeSet
     from tidemark.runs.auditing import committed_within
 
-    if opened.book.head(INGEST) is None:
+    if opened.ledger.head(INGEST) is None:
         raise AirflowSkipException("the stream has not been read yet")
     if hours is None or not level.needs_spark:
         return RangeSet()
@@ -283,7 +283,7 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
         raise AirflowSkipException(f"no repair: {planned.sentence()}")
     if asked != "execute":
         raise AirflowSkipException(f"only planned: {planned.sentence()}")
-    reason = asked_of(context, AuditRequest).reason or f"repair of what {run_name(context)} found"[:MOST_REASON]
+    reason = asked_of(context, AuditRequest).reason or f"repair of what {run_name(context)} found"[:MAX_REASON]
     # Without what the form leaves as it is.
     conf = planned.request(reason).model_dump(exclude_defaults=True)
     return {**planned.described(), "conf": {**conf, "dry_run": False}}

@@ -33,7 +33,7 @@ from tidemark.airflow.steps import (
 )
 from tidemark.airflow.stream_dag import stream_dag
 from tidemark.offsets.counting import number_of
-from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.approval import Requesters
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.streams.model import Stream
 from tidemark.submit.command import COMPARE_JOB
@@ -113,7 +113,7 @@ def _selected_dag(
             with airflow_errors(context):
                 opened = open_here(file)
                 second = approved_by(context, counts["selection"]) if approve_above is not None else None
-                by = People(context["dag_run"].triggering_user_name, second)
+                by = Requesters(context["dag_run"].triggering_user_name, second)
                 claims.claim(opened, restored(opened, asked_of(context, request), run, counts), run, by)
                 jobs = lanes.lanes_by_job(opened, kind, run)
                 if done_before := lanes.completion_note(opened, kind, run):

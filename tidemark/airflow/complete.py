@@ -31,7 +31,7 @@ def announce(stream_file: str, stream: Stream) -> Any:
         from tidemark.airflow.connections import open_here
         from tidemark.airflow.metrics import send_watermark
         from tidemark.views.event_time.completeness import NOTHING_NOTED, announced_before, noted
-        from tidemark.views.event_time.progress import MOST_HOURS, hour_shown, progress, progress_shown
+        from tidemark.views.event_time.progress import MAX_HOURS, hour_shown, progress, progress_shown
 
         run, state = run_name(context), context["asset_state_store"][asset]
         before = announced_before(state.get("announced") or NOTHING_NOTED, run)
@@ -45,7 +45,7 @@ def announce(stream_file: str, stream: Stream) -> Any:
         announced = {"hours": [asdict(hour_shown(*one)) for one in hours], **progress_shown(seen, watermark)}
         context["outlet_events"][asset].extra = announced
         # Further back, no hour is due any more.
-        state.set("announced", noted(before, [hour.start for hour, _ in hours], run, 2 * MOST_HOURS))
+        state.set("announced", noted(before, [hour.start for hour, _ in hours], run, 2 * MAX_HOURS))
         return announced
 
     return announce_hours()

@@ -13,7 +13,6 @@ from airflow.sdk import DAG, TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.airflow.approval import approved_by, second_person
-from tidemark.airflow.ingest import process_windows
 from tidemark.airflow.requests import params
 from tidemark.airflow.steps import (
     ON_REQUEST,
@@ -29,7 +28,7 @@ from tidemark.airflow.steps import (
 from tidemark.airflow.stream_dag import stream_dag
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.counting import number_of
-from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.approval import Requesters
 from tidemark.runs.requests.forms import EraseRequest
 from tidemark.streams.model import Stream
 
@@ -61,17 +60,17 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
             counts = _found(context, file)
             context["ti"].xcom_push(key="found", value=counts)
             if context["params"]["dry_run"]:
-                said = f"dry run: {number_of(counts['erases'], 'offset')} would be erased"
+                said = f"dry run: {number_of(counts['offsets'], 'offset')} would be erased"
                 keep_answer(context, said)
                 raise AirflowSkipException(f"{said}: {counts['ranges']}")
-            if not counts["erases"]:
+            if not counts["offsets"]:
                 said = counts["done_before"] or "nothing was found that is not erased already"
                 keep_answer(context, said)
                 raise AirflowSkipException(said)
 
-        @task.branch
-        def erase(**context: Any) -> str:
-            """Open the lane, which claims the offsets, and erase what needs no Spark. Goes on to `process` for the rest."""
+        @task
+        def erase(**context: Any) -> None:
+            """Open the lane, which claims the offsets, and erase them."""
             from tidemark.airflow.connections import open_here
             from tidemark.runs import erasing
             from tidemark.runs.requests import selecting
@@ -87,17 +86,13 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
                 if erasing.begun(opened, run, counts["asked"]) is None:
                     chosen = erasing.choose(opened, selecting.stored_selection(opened, counts["selection"]))
                     second = approved_by(context, counts["selection"]) if approve_above is not None else None
-                    by = People(context["dag_run"].triggering_user_name, second)
+                    by = Requesters(context["dag_run"].triggering_user_name, second)
                     asked = asked_of(context, EraseRequest)
                     erasing.open_erasure(opened, run, chosen, asked.reason, by, asked=counts["asked"], plan=asked.plan)
                 context["ti"].xcom_push(key="lane", value=lane)
-                pending = erasing.erase_without_spark(opened, lane, run)
-            if pending is None:
-                return "publish"
-            context["ti"].xcom_push(key="seq", value=str(pending.window.seq))
-            return "process"
+                erasing.erase(opened, lane, run)
 
-        @task(outlets=[asset], trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
+        @task(outlets=[asset])
         def publish(**context: Any) -> dict[str, Any]:
             """The erased messages, and what remains where, as the task's result. The asset's event names the windows."""
             from tidemark.airflow.connections import open_here
@@ -120,7 +115,6 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
                 "lane": lane,
                 "windows": event["windows"],
                 "erased": erased,
-                "read_again": done.read_again.count(),
                 "tombstones": [tombstone.as_fields() for tombstone in done.tombstones],
                 "remains": remains,
                 **answered(opened, exact(done.answers)),
@@ -132,22 +126,12 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
             checked_request >> begin
         else:
             checked_request >> second_person(approve_above, TriggerRule.ALL_SUCCESS) >> begin
-        process = process_windows(
-            file,
-            stream,
-            pool=stream.engine.pool_on_request,
-            minutes=stream.engine.replay_timeout_minutes,
-            lane="{{ ti.xcom_pull(task_ids='erase', key='lane') }}",
-            seq="{{ ti.xcom_pull(task_ids='erase', key='seq') }}",
-        )
-        published: Any = publish()
-        begin >> process >> published
-        begin >> published
+        begin >> publish()
     return dag
 
 
 def _found(context: Any, file: str) -> dict[str, Any]:
-    """The erased part of a request, as the page of the run shows it. `offsets` has those that are read again too."""
+    """A request's offsets to erase, as the page of the run shows them."""
     from tidemark.airflow.connections import open_here
     from tidemark.runs import erasing
     from tidemark.runs.requests.answers import exact
@@ -168,12 +152,11 @@ def _found(context: Any, file: str) -> dict[str, Any]:
             erasing.clear_again(opened, chosen.erased_before)
         log.info("%s%s offsets to erase", "dry run: " if asked.dry_run else "", chosen.offsets.count())
         return {
-            **describe(opened, chosen.offsets | chosen.rest),
+            **describe(opened, chosen.offsets),
             "asked": fields,
             "done_before": done_before,
-            "erases": chosen.offsets.count(),
             "plan": erasing.digest(opened, chosen),
-            "selection": opened.book.store_selection(chosen.offsets).digest if chosen.offsets else "",
+            "selection": opened.ledger.store_selection(chosen.offsets).digest if chosen.offsets else "",
             **answered(opened, exact(chosen.answers)),
             "remains": _remains(opened, chosen.named),
         }

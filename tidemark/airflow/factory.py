@@ -19,7 +19,7 @@ from tidemark.streams.loading import load, name_in, stream_files
 from tidemark.streams.model import Stream
 
 # The most characters of a stream's name: a DAG's name may have 250.
-MOST_OF_A_NAME = 200
+MAX_OF_A_NAME = 200
 # Names of files may have bytes that are no text.
 _ANY = ("utf-8", "surrogateescape")
 # What makes each kind of DAG. Each task is a process that builds one DAG, so only that one's module is imported there.
@@ -140,5 +140,5 @@ def _invalid(path: Path, problem: str, others: Iterable[DAG], shard: tuple[int, 
 
 def _free_id(path: Path, taken: Collection[str], shard: str) -> str:
     """A DAG's name from a file's name. Two files may differ only in characters that a DAG's name cannot have."""
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:MOST_OF_A_NAME] + "__invalid" + shard
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:MAX_OF_A_NAME] + "__invalid" + shard
     return next(free for number in count(1) if (free := f"{name}{f'_{number}' * (number > 1)}") not in taken)

@@ -68,7 +68,7 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
             if before:
                 return before[0].seq
             if pending is None:
-                now = opened.book.clock()
+                now = opened.ledger.clock()
                 said = "; ".join(["nothing new in Kafka", *(transaction.sentence(now) for transaction in held)])
                 keep_answer(context, said)
                 raise AirflowSkipException(said)

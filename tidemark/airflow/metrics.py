@@ -34,14 +34,14 @@ def send_positions(opened: OpenStream) -> None:
     from tidemark.views.overview import overview
 
     try:
-        shown = overview(opened, unread_now(opened.book))
+        shown = overview(opened, unread_now(opened.ledger))
     except TidemarkError as problem:
         # A window does not fail because its metrics are unknown.
-        log.warning("no metrics of %s: %s", opened.book.stream, problem)
+        log.warning("no metrics of %s: %s", opened.ledger.stream, problem)
         return
     _log(shown)
     for gauge in gauges(shown):
-        name, tags = _named(opened.book.stream, gauge)
+        name, tags = _named(opened.ledger.stream, gauge)
         stats.gauge(name, gauge.value, tags=tags)
 
 
@@ -72,7 +72,7 @@ def send_watermark(seen: EventTimeNow, watermark: int | None) -> None:
     from tidemark.views.metrics import watermark_age
 
     for gauge in watermark_age(seen.now, watermark):
-        name, tags = _named(seen.opened.book.stream, gauge)
+        name, tags = _named(seen.opened.ledger.stream, gauge)
         stats.gauge(name, gauge.value, tags=tags)
 
 

@@ -35,7 +35,7 @@ _LOOK_SECONDS = 5
 # A try again goes on with the run that is there: under the same name it finds its window, its lanes and its request.
 _RUN = "{{ dag.dag_id }}__{{ ti.task_id }}__{{ run_id }}"
 # Airflow keeps names of runs of up to 250 characters.
-_MOST_OF_A_NAME = 220
+_MAX_OF_A_NAME = 220
 
 
 class _RunOfStream(TriggerDagRunOperator):
@@ -98,7 +98,7 @@ def run_for(name: str, map_index: int | None, request: object) -> str:
     """
     asked = json.dumps([name, map_index, request], sort_keys=True, default=str)
     mapped = f"__{map_index}" if map_index is not None and map_index >= 0 else ""
-    return f"{name[:_MOST_OF_A_NAME]}{mapped}__{sha256(asked.encode()).hexdigest()[:8]}"
+    return f"{name[:_MAX_OF_A_NAME]}{mapped}__{sha256(asked.encode()).hexdigest()[:8]}"
 
 
 def _taking(request: type[BaseModel]) -> Any:

@@ -90,7 +90,7 @@ def describe(opened: OpenStream, ranges: RangeSet) -> dict[str, Any]:
     """A selection for a task's log and result: the number of its offsets, and its first ranges."""
     from tidemark.ledger.incarnations import written_range
 
-    topics = opened.book.topics()
+    topics = opened.ledger.topics()
     shown = [written_range(topics, one) for one, _ in zip(ranges, range(100), strict=False)]
     return {"offsets": ranges.count(), "ranges": shown}
 
@@ -100,12 +100,12 @@ def answered(opened: OpenStream, answers: Sequence[OffsetAnswer]) -> dict[str, A
 
     Numbers of offsets are texts: the page of the run reads them in a browser, which rounds numbers above 2^53.
     """
-    from tidemark.runs.requests.answers import MOST_LINES, answer_texts, table
+    from tidemark.runs.requests.answers import MAX_LINES, answer_texts, table
 
-    topics = opened.book.topics()
+    topics = opened.ledger.topics()
     for line in table(answers, topics):
         log.info("%s", line)
-    return answer_texts(answers, topics, MOST_LINES)
+    return answer_texts(answers, topics, MAX_LINES)
 
 
 def _event_time(opened: OpenStream) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _event_time(opened: OpenStream) -> dict[str, Any]:
         seen = progress(opened)
         return progress_shown(seen, seen.watermark())
     except TidemarkError as problem:
-        log.warning("no watermark of %s: %s", opened.book.stream, problem)
+        log.warning("no watermark of %s: %s", opened.ledger.stream, problem)
         return {"watermark": None}
 
 
@@ -126,7 +126,7 @@ def committed_event(opened: OpenStream, lane: str, records: Sequence[Record]) ->
 
     return {
         "lane": lane,
-        "windows": [asdict(window) for window in windows(opened.book.topics(), records)],
+        "windows": [asdict(window) for window in windows(opened.ledger.topics(), records)],
         **_event_time(opened),
     }
 
@@ -155,8 +155,8 @@ def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
             lane, *others = [INGEST] if kind == LaneKind.INGEST else lanes_of(opened, kind, run)
             committed = {one: committed_by(opened, one, run) for one in (lane, *others)}
             everything = [record for records in committed.values() for record in records]
-            topics = opened.book.topics()
-            send_counts(opened.book.stream, everything)
+            topics = opened.ledger.topics()
+            send_counts(opened.ledger.stream, everything)
             send_positions(opened)
             of_lanes = committed.values() if lane != INGEST else ()
             answers = sorted(answer for records in of_lanes for answer in answers_of(opened, records))

@@ -75,7 +75,7 @@ class CompleteTrigger(_WaitsForStream):
 
 
 @dataclass
-class Passed:
+class NewSign:
     """Whether a sign is a new one. After one has been given, the next is due when an ingest has committed since, or later."""
 
     again_seconds: float
@@ -124,7 +124,7 @@ class BehindTrigger(BaseEventTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        passed = Passed(self.again_seconds)
+        passed = NewSign(self.again_seconds)
         while True:
             try:
                 sign = await asyncio.to_thread(self._look)

@@ -32,10 +32,10 @@ def windows_there(opened: OpenStream, ranges: str | Sequence[str] | None) -> tup
     wanted = parse_ranges(ranges if isinstance(ranges, str) else "\n".join(ranges or ()))
     if not wanted:
         raise WrongUse("ranges: none is named, as where a template gave nothing; all of nothing would be there at once")
-    stored = opened.book.register()
+    stored = opened.ledger.register()
     register = stored[1] if stored else None
     asked = with_incarnations(register, wanted)
-    left = asked - view_near(opened.book, asked).authority.covered()
+    left = asked - view_near(opened.ledger, asked).authority.covered()
     topics = register.topics if register else {}
     missing = f"{number_of(left.count(), 'offset', 'is', 'are')} not there yet: {named_ranges(left, topics)}"
     return not left, missing if left else "all of it is there"
@@ -44,10 +44,10 @@ def windows_there(opened: OpenStream, ranges: str | Sequence[str] | None) -> tup
 def complete(opened: OpenStream, since: str, until: str) -> tuple[bool, str]:
     """Whether a span of event time is complete, and why or why not in each partition. Raises TidemarkError."""
     from tidemark.offsets.times import milliseconds, read_time
-    from tidemark.views.event_time.completeness import Span, is_complete
+    from tidemark.views.event_time.completeness import TimeSpan, is_complete
     from tidemark.views.event_time.progress import progress
 
-    span = Span(milliseconds(read_time(since)), milliseconds(read_time(until)))
+    span = TimeSpan(milliseconds(read_time(since)), milliseconds(read_time(until)))
     answers = progress(opened).answers(span)
     said = "\n".join(f"{answer.at}: {answer.rule.value}" for answer in answers)
     return is_complete(answers), said or "the stream reads no partition in this time"
@@ -75,7 +75,7 @@ def behind(opened: OpenStream, messages: int | None, seconds: float | None) -> S
             shown.stream, f"{number_of(lag, 'message', 'is', 'are')} unread; the bound is {messages}", committed
         )
     if seconds is not None and lag:
-        age = None if since is None else (opened.book.clock() - since) / 1000
+        age = None if since is None else (opened.ledger.clock() - since) / 1000
         if (age is None and committed is None) or (age is not None and age >= seconds):
             old = "from before the first window" if age is None else f"{number_of(round(age), 'second')} old"
             return Sign(shown.stream, f"an unread message is {old}; the bound is {seconds:g} seconds", committed)

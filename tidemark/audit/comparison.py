@@ -14,9 +14,9 @@ from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import FIRST_INCARNATION
 
 # How many rows of each kind a comparison names. The counts are of all.
-MOST_EXAMPLES = 20
+MAX_EXAMPLES = 20
 # How many reasons of dead letters it names.
-MOST_REASONS = 10
+MAX_REASONS = 10
 
 _NUMBERS = ("offsets", "messages", "stored", "skipped", "dead_letters")
 _ROWS = ("before", "after", "same", "changed", "new", "gone")
@@ -39,42 +39,24 @@ WAS_STORED = "the message was no dead letter"
 IS_STORED = "the message is now stored"
 IS_SKIPPED_NOW = "the message is now skipped"
 MESSAGE_NOT_IN_KAFKA = "Kafka no longer gives the message"
-# The same for the contributions of a block of offsets, or of a window, to a key.
-WAS_NOT_GIVEN = "the key had nothing from this block or window"
-NOT_GIVEN_NOW = "the key gets nothing from this block or window now"
 
 _AT = re.compile(r"(.*?)(?:#(\d+))?/(\d+)(?:@(\d+))?")
 
 
 class Example(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One row that a replay would change: `columns` names what changes in it, `why` says why it is new or gone.
-
-    Of aggregates, `at` is `block orders/0@1000` or `window ingest/12`, `keys` is how many of its keys change so, and `index`
-    is 0.
-    """
+    """One row that a replay would change: `columns` names what changes in it, `why` says why it is new or gone."""
 
     at: At
     index: int
-    keys: int = 0
     columns: tuple[str, ...] = ()
     why: str = ""
 
-    @property
-    def number(self) -> int:
-        """How many rows it stands for."""
-        return self.keys or 1
-
     def described(self) -> str:
-        which = f"index {self.index}"
-        if self.keys:
-            which = number_of(self.keys, "key")
-        return f"{self.at} {which}: {', '.join(self.columns) or self.why}"
+        return f"{self.at} index {self.index}: {', '.join(self.columns) or self.why}"
 
 
 class PlaceComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One sink, or the dead letters: how many rows stay the same, change, are new and are gone.
-
-    For aggregates, a row is one contribution: of a block of offsets, or of a window, to a key.
 
     `before` rows count now, `after` rows would count after the replay. `columns` has, for each column, the number of rows in
     which it changes. `new_because` and `gone_because` have the numbers of rows by reason. Values are never in a comparison.
@@ -106,8 +88,8 @@ class PlaceComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def unnamed(self) -> dict[str, int]:
         """How many rows of each kind have no example."""
         left = {"changed": self.changed, "new": self.new, "gone": self.gone}
-        for kind, example in self.examples():
-            left[kind] -= example.number
+        for kind, _ in self.examples():
+            left[kind] -= 1
         return {kind: number for kind, number in left.items() if number}
 
     def sentence(self) -> str:
@@ -203,7 +185,7 @@ def merged(parts: Sequence[ReplayComparison], columns: Sequence[str]) -> ReplayC
     """
     first = parts[0]
     if len(parts) == 1:
-        return structs.replace(first, reasons=first.reasons[:MOST_REASONS])
+        return structs.replace(first, reasons=first.reasons[:MAX_REASONS])
     reasons: dict[str, DeadLetterReason] = {}
     for reason in chain.from_iterable(part.reasons for part in parts):
         known = reasons.setdefault(reason.reason, structs.replace(reason, number=0))
@@ -217,7 +199,7 @@ def merged(parts: Sequence[ReplayComparison], columns: Sequence[str]) -> ReplayC
         **{name: sum(getattr(part, name) for part in parts) for name in _NUMBERS},
         places=tuple(_place_of(reports, columns) for reports in places.values() if len(reports) == len(parts)),
         not_compared=tuple(dict.fromkeys(chain.from_iterable(part.not_compared for part in parts))),
-        reasons=tuple(sorted(reasons.values(), key=lambda reason: (-reason.number, reason.reason))[:MOST_REASONS]),
+        reasons=tuple(sorted(reasons.values(), key=lambda reason: (-reason.number, reason.reason))[:MAX_REASONS]),
     )
 
 
@@ -235,7 +217,7 @@ def _place_of(parts: Sequence[PlaceComparison], columns: Sequence[str]) -> Place
 
 def _first(examples: Iterable[Example]) -> tuple[Example, ...]:
     """The first of all, if each piece has given its own first ones."""
-    return tuple(sorted(examples, key=lambda example: (_place(example.at), example.index)))[:MOST_EXAMPLES]
+    return tuple(sorted(examples, key=lambda example: (_place(example.at), example.index)))[:MAX_EXAMPLES]
 
 
 def _place(at: str) -> tuple[str, *tuple[int, ...]]:

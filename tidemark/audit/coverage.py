@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark.ledger.book import Committed
-from tidemark.ledger.covered import Covered
+from tidemark.ledger.covered import CoveredRanges
 from tidemark.ledger.holes import Ingest
+from tidemark.ledger.ledger import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition, more_than_once
 
 
@@ -36,10 +36,10 @@ def coverage(windows: Sequence[Committed], ingest: Ingest) -> list[PartitionCove
     for window in windows:
         ranges.setdefault(window.record.lane, []).append(window.covers)
     lanes = {lane: RangeSet.union(found) for lane, found in sorted(ranges.items())}
-    return coverage_by(lanes, Covered.by(windows), ingest)
+    return coverage_by(lanes, CoveredRanges.by(windows), ingest)
 
 
-def coverage_by(lanes: Mapping[str, RangeSet], by_windows: Covered, ingest: Ingest) -> list[PartitionCoverage]:
+def coverage_by(lanes: Mapping[str, RangeSet], by_windows: CoveredRanges, ingest: Ingest) -> list[PartitionCoverage]:
     """As `coverage`, by what each lane covers, and all windows together."""
     by_partition: dict[TopicPartition, dict[str, RangeSet]] = {}
     for lane, covers in lanes.items():

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from tidemark.ledger.book import Committed
 from tidemark.ledger.incarnations import At
+from tidemark.ledger.ledger import Committed
 from tidemark.ledger.records import BlockTallies, Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.blocks import WHOLE, BlockTally, in_blocks
@@ -24,7 +24,7 @@ from tidemark.offsets.subsets import eliminated, reduced
 from tidemark.offsets.tallies import NOTHING, Count
 
 # 64 hashes can make any 64-bit XOR. With 32 hashes, a wrong XOR fits by chance once in four billion times.
-MOST_TAKEN = 32
+MAX_TAKEN = 32
 
 Place = tuple[TopicPartition, int]
 
@@ -171,7 +171,7 @@ def compare_identity(block: WindowBlock, contents: BlockContents, *, may_lack: b
 def _compare_messages(block: WindowBlock, expected: Count, contents: BlockContents) -> BlockVerdict:
     if expected == contents.messages + contents.taken:
         return SAME
-    if block.taken.count() > MOST_TAKEN:
+    if block.taken.count() > MAX_TAKEN:
         return UNPROVEN
     if explained(expected, contents.messages, block.taken):
         return SAME

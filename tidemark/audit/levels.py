@@ -62,7 +62,7 @@ _LOOKED_AT = {
 _LEFT_OUT = {
     Level.LEDGER: "Kafka and the sinks: rows may be missing, and offsets may be gone",
     Level.SOURCE: "the messages and the sinks: rows may be missing or different",
-    Level.SINKS: "aggregates, and messages: rows are compared with what was stored, not with messages",
+    Level.SINKS: "messages: rows are compared with what was stored, not with messages",
     Level.FULL: "messages that Kafka has deleted: their rows are compared with tallies",
     Level.RECOMPUTE: "messages that Kafka has deleted: their rows are compared with tallies",
 }

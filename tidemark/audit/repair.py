@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark.audit.levels import Level
-from tidemark.audit.report import MOST_FINDINGS, AuditReport
+from tidemark.audit.report import MAX_FINDINGS, AuditReport
 from tidemark.offsets.counting import number_of
 
 
@@ -54,9 +54,7 @@ def beyond_repair(report: AuditReport) -> tuple[str, ...]:
         why = " or may have compacted: see level full" if report.level == Level.SINKS else ""
         left.append(f"{number_of(report.gone, 'offset')} of blocks that differ, whose messages Kafka has deleted{why}")
     # Rows, not coordinates: with fewer wrong rows than that, the findings have all of their coordinates.
-    cut = any(place.missing + place.different + place.extra + place.twice >= MOST_FINDINGS for place in report.places)
+    cut = any(place.missing + place.different + place.extra + place.twice >= MAX_FINDINGS for place in report.places)
     if cut:
-        left.append(
-            f"some of {MOST_FINDINGS} differences or more, which are more than an audit hands over: audit again"
-        )
+        left.append(f"some of {MAX_FINDINGS} differences or more, which are more than an audit hands over: audit again")
     return (*left, *report.problems)

@@ -12,11 +12,11 @@ from msgspec import Struct, structs
 from tidemark.audit.deleted_messages import BlockReport
 from tidemark.audit.levels import Level
 from tidemark.audit.source import SourceReport
-from tidemark.ledger.book import Committed
-from tidemark.ledger.covered import Covered
+from tidemark.ledger.covered import CoveredRanges
 from tidemark.ledger.erasures import erased, tombstones
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.incarnations import At
+from tidemark.ledger.ledger import Committed
 from tidemark.ledger.records import FORMAT, Register, SelectionRef
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet, TopicPartition
@@ -26,7 +26,7 @@ from tidemark.offsets.shares import ShareReport
 SHOWN_COORDINATES = 100
 
 # The most offsets of one place that an audit hands over to a replay.
-MOST_FINDINGS = 1_000_000
+MAX_FINDINGS = 1_000_000
 
 
 class CoverageReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -80,8 +80,6 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     # whose place a newer message with the same key has taken (`replaced`). They are not missing.
     expired: int = 0
     replaced: int = 0
-    # For a sink with aggregates: contributions of windows that were not audited whole, or that Kafka no longer holds whole.
-    unproven: int = 0
     missing_at: tuple[At, ...] = ()
     different_at: tuple[At, ...] = ()
     extra_at: tuple[At, ...] = ()
@@ -212,9 +210,6 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         if blocks := sum(place.blocks for place in self.places):
             text += f"; blocks that differ: {blocks}"
         text += "".join(place.deleted_by_itself() for place in self.places)
-        if unproven := sum(place.unproven for place in self.places):
-            aggregates = number_of(unproven, "contribution", "to aggregates is", "to aggregates are")
-            text += f"; {aggregates} of windows that {self._not_computed()}"
         if unexplained := sum(gap.unexplained for gap in self.gaps):
             gone = number_of(
                 unexplained,
@@ -264,9 +259,6 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         skipped = f"skipped {self.skipped}, " if self.skipped else ""
         left = f"; not compared: {', '.join(self.not_compared)}" if self.not_compared else ""
         return f"expected {self.expected}, stored {self.stored}, {skipped}dead letters {self.dead_letters}, {counted}{left}"
-
-    def _not_computed(self) -> str:
-        return "could not be computed again" if self.level.reads_messages else "were not computed again"
 
     def naming(self, most: int) -> AuditReport:
         """The same report with at most this many names of each kind, for a ledger that takes no larger value."""
@@ -333,10 +325,10 @@ def explain(
 
 def prove_coverage(windows: Sequence[Committed], ingest: Ingest) -> list[CoverageProof]:
     """Whether the windows that read offsets for the first time (ingest, backfill) meet without a hole or an overlap."""
-    return proof_of(Covered.by(windows), erased(windows), ingest)
+    return proof_of(CoveredRanges.by(windows), erased(windows), ingest)
 
 
-def proof_of(by_windows: Covered, without: RangeSet, ingest: Ingest) -> list[CoverageProof]:
+def proof_of(by_windows: CoveredRanges, without: RangeSet, ingest: Ingest) -> list[CoverageProof]:
     """As `prove_coverage`, by what all windows cover together, and what was erased."""
     # An erased offset is not a hole, even if no window has read it before.
     covered = by_windows.first | without

@@ -15,7 +15,7 @@ from itertools import groupby
 from msgspec import structs
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
-from tidemark.ledger.book import Committed, View
+from tidemark.ledger.ledger import Committed, LedgerSnapshot
 from tidemark.ledger.records import BlockTallies, Record
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -62,7 +62,7 @@ class CountedRange:
 
 
 def stretches(
-    view: View,
+    view: LedgerSnapshot,
     wanted: RangeSet,
     code_version: str,
     stream_digest: str,
@@ -96,7 +96,11 @@ def stretches(
 
 
 def _of_window(
-    view: View, window: Committed, wanted: RangeSet, blocks_of: Callable[[Record], BlockTallies | None], size: int
+    view: LedgerSnapshot,
+    window: Committed,
+    wanted: RangeSet,
+    blocks_of: Callable[[Record], BlockTallies | None],
+    size: int,
 ) -> Iterator[CountedRange]:
     receipt = window.record.receipt
     if receipt is None or window.erased:
@@ -118,7 +122,7 @@ def _of_window(
             yield CountedRange(offsets, tally, by_block.get(at, ()), blocks.size).in_blocks_of(max(size, blocks.size))
 
 
-def _is_whole(view: View, window: Committed, wanted: RangeSet, range_: OffsetRange) -> bool:
+def _is_whole(view: LedgerSnapshot, window: Committed, wanted: RangeSet, range_: OffsetRange) -> bool:
     """Whether a range is all that a window has read of its partition, still decided by it somewhere, and wanted.
 
     Looks at few of the ranges: there may be many windows, and many wanted ranges.

@@ -20,7 +20,7 @@ from tidemark.errors import EXIT_INTERNAL, DiskFull, TidemarkError
 
 # The groups of commands, in the order of `--help`.
 LOOK, RUN, REPLAY, PROVE, SET_UP, REPAIR = "Look", "Run", "Replay", "Prove", "Set up", "Repair"
-_STREAMS = CommandGroup("Stream files.", {"": ("streams:check", "fields:add_fields", "streams:schema")})
+_STREAMS = CommandGroup("Stream files.", {"": ("streams:check", "streams:try_", "fields:add_fields", "streams:schema")})
 _ENGINE = CommandGroup(
     "Warm engines: Spark applications that stay, for the runs of many streams.",
     {"": ("engine:start", "engine:status", "engine:stop")},

@@ -30,13 +30,13 @@ def audited(
     if selection is not None:
         arguments += ["--selection", selection]
     arguments += share
-    began = opened.book.clock()
+    began = opened.ledger.clock()
     ended = submit(
         opened,
         AUDIT_JOB,
         arguments,
         accepted=(EXIT_DONE, EXIT_DIFFERENCES),
-        look=lambda: job_progress(opened.book.last_progress(), name, began),
+        look=lambda: job_progress(opened.ledger.last_progress(), name, began),
         verbose=verbose,
     )
     report = auditing.find_report(opened, name)

@@ -20,15 +20,15 @@ def compared(
     opened: OpenStream, run: str, offsets: RangeSet, sinks: Sinks = None, *, verbose: bool
 ) -> ReplayComparison:
     """Compare what a replay of some offsets, into some sinks alone, will change. Commits nothing. Raises ProcessingFailed."""
-    selection = opened.book.store_selection(offsets).digest
+    selection = opened.ledger.store_selection(offsets).digest
     arguments = ["--stream-file", str(opened.file.path), "--run", run, "--selection", selection]
     arguments += ["--sinks", ",".join(sinks)] if sinks is not None else []
-    began = opened.book.clock()
+    began = opened.ledger.clock()
     ended = submit(
         opened,
         COMPARE_JOB,
         arguments,
-        look=lambda: job_progress(opened.book.last_progress(), run, began),
+        look=lambda: job_progress(opened.ledger.last_progress(), run, began),
         verbose=verbose,
     )
     comparison = find_comparison(opened, run)

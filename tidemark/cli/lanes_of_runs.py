@@ -7,7 +7,7 @@ from tidemark.cli.submitting import process, process_together
 from tidemark.ledger.records import Pending
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import claims, plan
-from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.approval import Requesters
 from tidemark.runs.requests.forms import ReplayRequest
 from tidemark.runs.windows import lanes
 
@@ -29,7 +29,7 @@ def repair(
     opened: OpenStream,
     run: str,
     request: ReplayRequest,
-    people: People,
+    people: Requesters,
     command: str,
     *,
     verbose: bool,

@@ -16,7 +16,7 @@ from rich.text import Text
 from tidemark.offsets.times import in_utc
 
 # What is wider than this is no name or range that anybody copies: it is folded.
-_MOST_WHOLE = 300
+_MAX_WHOLE = 300
 # So wide a column with sentences stays, in characters.
 _LEAST_TEXT = 20
 # Between two columns.
@@ -50,7 +50,7 @@ def table(rows: Iterable[Sequence[object]], columns: Sequence[str], stream: Text
         # A pipe has no width: there a name of several words stays in its line.
         name = column.replace(" ", "\n") if terminal and cell_len(column) > widest else column
         widest = max(widest, *map(cell_len, name.split("\n")))
-        whole = widest <= _MOST_WHOLE and not any(" " in cell for cell in cells)
+        whole = widest <= _MAX_WHOLE and not any(" " in cell for cell in cells)
         needed += _GAP + (widest if whole else min(widest, _LEAST_TEXT))
         justify: Literal["left", "right"] = "right" if _are_numbers(row[at] for row in shown) else "left"
         lines.add_column(name, justify=justify, no_wrap=whole, overflow="fold")

@@ -66,7 +66,7 @@ def show_within(
     parts = {why: ranges for why, ranges in divided(opened, wanted).items() if ranges}
     planned = work(opened, wanted)
     if as_json:
-        topics = opened.book.topics()
+        topics = opened.ledger.topics()
         data(
             {
                 **counted(topics, wanted),

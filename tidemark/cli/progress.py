@@ -12,7 +12,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
 
 # The lines that fit on a small terminal, above the answer.
-MOST_BARS = 16
+MAX_BARS = 16
 STARTING = "Spark is starting"
 
 _STAGES = re.compile(r"\[Stage \d+:[^\]]*\]")
@@ -111,7 +111,7 @@ def job_progress(noted: JobProgress | None, run: str, since: int) -> ShownJob:
     return ShownJob(noted.step, None, tuple(bars))
 
 
-def few(bars: Sequence[PartitionProgress], most: int = MOST_BARS) -> tuple[PartitionProgress, ...]:
+def few(bars: Sequence[PartitionProgress], most: int = MAX_BARS) -> tuple[PartitionProgress, ...]:
     """At most this many bars: the longest ones in their order, and one for all others together."""
     if len(bars) <= most:
         return tuple(bars)

@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 Asked = TypeVar("Asked", bound=BackfillRequest | ReplayRequest | EraseRequest | AuditRequest)
 
 # Fields with another name. Long ones would be cut in a help of 80 columns.
-_NAMES = {"sinks": ("--sink",), "everything_before": ("--before-first",)}
+NAMES = {"sinks": ("--sink",), "everything_before": ("--before-first",)}
 # Options that may be repeated, and how their values become that of the field.
 _REPEATED: Mapping[str, Callable[[list[str] | None], object]] = {
     "records": coordinates.records,
@@ -27,7 +27,7 @@ _REPEATED: Mapping[str, Callable[[list[str] | None], object]] = {
     "sinks": lambda given: given,
 }
 # On a command line, `tidemark.cli.confirmation` has the option.
-_OWN = frozenset({"dry_run"})
+OWN = frozenset({"dry_run"})
 
 
 def takes(request: Request) -> Callable[[Command], Command]:
@@ -39,7 +39,7 @@ def takes(request: Request) -> Callable[[Command], Command]:
         fields = [
             _option(name, field, request)
             for name, field in request.model_fields.items()
-            if name not in _OWN and name not in signature.parameters
+            if name not in OWN and name not in signature.parameters
         ]
         stream, *others = own
         keyword_only = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in others]
@@ -86,7 +86,7 @@ def _option(name: str, field: FieldInfo, request: Request) -> Parameter:
 
 
 def _names(field: str) -> tuple[str, ...]:
-    return _NAMES.get(field, (f"--{field.replace('_', '-')}",))
+    return NAMES.get(field, (f"--{field.replace('_', '-')}",))
 
 
 def _with_options(text: str, request: Request) -> str:

@@ -8,14 +8,14 @@ from pathlib import Path
 from tidemark.cli.output import error
 from tidemark.clients import on_one_machine
 from tidemark.errors import InvalidStreamFile, WrongUse
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.retirement import retirement
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.settings.wording import nearest
 from tidemark.streams.loading import FOLDERS, load, name_in, stream_files, stream_folders
 
 # Of the streams of a folder, which may be hundreds.
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 
 
 def folders() -> list[Path]:
@@ -35,9 +35,9 @@ def none_here() -> str:
     )
 
 
-def say_if_retired(book: Book) -> None:
+def say_if_retired(ledger: Ledger) -> None:
     """Say that a ledger has moved to another place: its positions may look well for as long as nothing is produced."""
-    register = book.register()
+    register = ledger.register()
     if register is not None and (said := retirement(register[1])) is not None:
         error(said)
 
@@ -89,5 +89,5 @@ def file_of(stream: str) -> Path:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -20,7 +20,7 @@ from tidemark.errors import EXIT_DONE, ProcessingFailed
 from tidemark.ledger.records import Pending, Window
 from tidemark.offsets.counting import number_of
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.requests.answers import MOST_LINES, OffsetAnswer
+from tidemark.runs.requests.answers import MAX_LINES, OffsetAnswer
 from tidemark.streams.engine import STAGES
 from tidemark.submit.command import WINDOW_JOB, job_environment, submit_command
 from tidemark.submit.ivy_lines import saying_without_ivy
@@ -32,7 +32,7 @@ _OWN_CODES = {*range(errors.EXIT_WRONG_USE, errors.EXIT_LEDGER_UNREADABLE + 1), 
 
 
 @dataclass(frozen=True)
-class Ended:
+class JobEnd:
     """The accepted exit code of a job, and where its log is, in the words of an error."""
 
     code: int
@@ -52,7 +52,7 @@ def submit(
     *,
     look: terminal.Look,
     verbose: bool,
-) -> Ended:
+) -> JobEnd:
     """Run a job. Returns an accepted exit code, and ends the program with any other.
 
     At a terminal, standard error shows what `look` finds, and the job's log goes to a file, which stays unless the job
@@ -81,9 +81,9 @@ def submit(
     return _ended(code, f"in {log.path}", accepted)
 
 
-def _ended(code: int, log: str, accepted: Sequence[int]) -> Ended:
+def _ended(code: int, log: str, accepted: Sequence[int]) -> JobEnd:
     if code in accepted:
-        return Ended(code, log)
+        return JobEnd(code, log)
     if code in _OWN_CODES:
         raise typer.Exit(code)
     ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} and did not say why"
@@ -102,7 +102,7 @@ def process(
 ) -> None:
     """Process a pinned window, or None, and those after it. `command` is how to go on after a failure."""
     if pending is not None:
-        error(f"run {run}: window {pending.window.seq} of {opened.book.stream}/{lane}")
+        error(f"run {run}: window {pending.window.seq} of {opened.ledger.stream}/{lane}")
         arguments = ["--stream-file", str(opened.file.path), "--lane", lane]
         arguments += ["--seq", str(pending.window.seq), "--run", run, *(["--take-over"] if take_over else [])]
         try:
@@ -126,7 +126,7 @@ def process_together(
     Each job pins its own windows. A job that fails stops none of the others; this program then ends with the exit code
     of the first that has failed.
     """
-    named = [f"{opened.book.stream}/{job[0]}" for job in jobs]
+    named = [f"{opened.ledger.stream}/{job[0]}" for job in jobs]
     error(f"run {run}: {len(jobs)} lanes at a time: {', '.join(named)}")
     opened.check_lakes()
     connection = opened.connections(opened.stream.engine.spark)
@@ -179,17 +179,17 @@ def _said_by(name: str, line: str) -> None:
 def _windows_of(opened: OpenStream, lane: str, run: str) -> terminal.Look:
     """How far a run is with the windows of a lane."""
     known: tuple[Window | None, tuple[progress.PartitionProgress, ...]] = (None, ())
-    began = opened.book.clock()
+    began = opened.ledger.clock()
 
     def look() -> progress.ShownJob:
         nonlocal known
-        stored = opened.book.head(lane)
+        stored = opened.ledger.head(lane)
         head = stored.head if stored else None
         window = progress.window_of(head)
         if window != known[0]:
             # A selection may have very many offsets: they are counted once.
-            known = (window, progress.bars_of(opened.book.covers(window)) if window is not None else ())
-        return progress.window_progress(head, opened.book.last_beat(lane), run, known[1], began)
+            known = (window, progress.bars_of(opened.ledger.covers(window)) if window is not None else ())
+        return progress.window_progress(head, opened.ledger.last_beat(lane), run, known[1], began)
 
     return look
 
@@ -210,13 +210,13 @@ def show_committed(
     committed = [
         {**as_plain(window), **({"lane": lane} if len(mine) > 1 else {})}
         for lane in mine
-        for window in windows(opened.book.topics(), committed_by(opened, lane, run))
+        for window in windows(opened.ledger.topics(), committed_by(opened, lane, run))
     ]
     columns = ("seq", "generation", "read", "stored", "dead_letters")
     rows = [[row[name] for name in columns] for row in committed]
-    value: dict[str, Any] = {"stream": opened.book.stream, "lane": mine[0], "run": run, "windows": committed}
+    value: dict[str, Any] = {"stream": opened.ledger.stream, "lane": mine[0], "run": run, "windows": committed}
     if answers is not None:
-        value["answers"] = [answer.as_fields(opened.book.topics()) for answer in answers]
+        value["answers"] = [answer.as_fields(opened.ledger.topics()) for answer in answers]
     value.update(more or {})
     # Of a run that found nothing new, the words are all there is to say.
     if committed or as_json:
@@ -227,8 +227,8 @@ def show_committed(
 
 def show_answers(opened: OpenStream, answers: Sequence[OffsetAnswer]) -> None:
     """A table of the first answers; `--json` has all of them."""
-    topics = opened.book.topics()
-    rows = [list(answer.as_fields(topics).values()) for answer in answers[:MOST_LINES]]
+    topics = opened.ledger.topics()
+    rows = [list(answer.as_fields(topics).values()) for answer in answers[:MAX_LINES]]
     data(None, as_json=False, rows=rows, columns=("partition", "from", "until", "offsets", "answer"))
-    if len(answers) > MOST_LINES:
-        error(f"{number_of(len(answers) - MOST_LINES, 'more line')}: --json shows them")
+    if len(answers) > MAX_LINES:
+        error(f"{number_of(len(answers) - MAX_LINES, 'more line')}: --json shows them")

@@ -11,7 +11,7 @@ from pymysql.connections import Connection
 from pymysql.constants import CLIENT, ER
 
 
-class Bounded(Connection):  # type: ignore[misc]
+class BoundedConnection(Connection):  # type: ignore[misc]
     """A connection that sends no statement larger than the server takes.
 
     The server hangs up in the middle of one, and its word on why is lost. To repeat it would be for nothing.
@@ -39,10 +39,10 @@ def connect(
     password: str,
     tls: Mapping[str, str],
     question_seconds: float,
-) -> Bounded:
+) -> BoundedConnection:
     """Open a connection. One question takes `question_seconds` at most. Raises pymysql's errors."""
     seconds = max(1, round(question_seconds))
-    connection = Bounded(
+    connection = BoundedConnection(
         host=host,
         port=port,
         user=login,

@@ -30,7 +30,7 @@ resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 from grpc_tools import protoc
 sys.exit(protoc.main(sys.argv))
 """
-_MOST_SAID: Final = 200
+_MAX_SAID: Final = 200
 # An error of a file. Its libraries say other things, too.
 _OF_A_FILE: Final = re.compile(r"[^\s:]+\.proto:(?![\d:]* warning:)")
 # Of a name that is too long, or that is a file to one import and a folder to another one. A full disk is nobody's schema.
@@ -74,13 +74,13 @@ def _first_problem(said: bytes, folder: Path) -> str:
     """The error of protoc in one line: the place, and why."""
     lines = said.decode(errors="replace").replace(f"{folder}/", "").splitlines()
     wrong = [line for line in lines if _OF_A_FILE.match(line)]
-    return wrong[0].replace(f"{_MAIN}:", "line ", 1)[:_MOST_SAID] if wrong else "it does not say why"
+    return wrong[0].replace(f"{_MAIN}:", "line ", 1)[:_MAX_SAID] if wrong else "it does not say why"
 
 
 def _write(folder: Path, name: str, text: str) -> None:
     """A file of this name. Raises ValueError for a name that leads out of the folder, or that no file can have there."""
     path = PurePosixPath(name)
-    wrong = ValueError(f"it imports {name[:_MOST_SAID]!r}, which is no name of a file")
+    wrong = ValueError(f"it imports {name[:_MAX_SAID]!r}, which is no name of a file")
     if path.is_absolute() or ".." in path.parts or "\0" in name or not path.parts:
         raise wrong
     try:

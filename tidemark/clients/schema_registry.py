@@ -63,15 +63,15 @@ Answer = TypeVar("Answer")
 # The limit for one schema, with all redirects. A registry answers in milliseconds.
 TIMEOUT_SECONDS = 20.0
 # The largest schemas of large companies have a few hundred kilobytes.
-MOST_BYTES = 4 * 1024 * 1024
-_MOST_REDIRECTS = 5
+MAX_BYTES = 4 * 1024 * 1024
+_MAX_REDIRECTS = 5
 # How many schemas one may refer to, with those that they refer to.
-MOST_REFERENCES = 100
+MAX_REFERENCES = 100
 # How many schemas are asked for at once.
 _AT_ONCE = 16
 # How many schemas of the list are on a page, and how large the list of a registry without pages may be.
 _PAGE = 500
-_MOST_BYTES_LISTED = 256 * 1024 * 1024
+_MAX_BYTES_LISTED = 256 * 1024 * 1024
 # The registry's own error number for an unknown schema. A plain 404 comes from some other server.
 _NO_SUCH_SCHEMA = 40403
 # For a subject that is unknown, or that lacks a schema.
@@ -109,7 +109,7 @@ class SchemaRegistry:
     """The registry at an endpoint. Answers are not cached: a window asks once for each of its schemas."""
 
     def __init__(
-        self, endpoint: RegistryEndpoint, *, timeout_seconds: float = TIMEOUT_SECONDS, most_bytes: int = MOST_BYTES
+        self, endpoint: RegistryEndpoint, *, timeout_seconds: float = TIMEOUT_SECONDS, most_bytes: int = MAX_BYTES
     ) -> None:
         self._endpoint = endpoint
         self._timeout_seconds = timeout_seconds
@@ -215,8 +215,8 @@ class SchemaRegistry:
             if (subject, version) in ids:
                 names[str(reference.get("name"))] = ids[subject, version]
                 continue
-            if len(ids) == MOST_REFERENCES:
-                raise _Unresolved(f"it refers to more than {MOST_REFERENCES} schemas")
+            if len(ids) == MAX_REFERENCES:
+                raise _Unresolved(f"it refers to more than {MAX_REFERENCES} schemas")
             url = f"{self._endpoint.url}/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true"
             status, body = await self._get(client, url, self._most_bytes)
             if status == HTTPStatus.NOT_FOUND:
@@ -237,7 +237,7 @@ class SchemaRegistry:
         async with self._client() as client:
             while True:
                 url = f"{self._endpoint.url}/schemas?deleted=true&offset={len(ids)}&limit={_PAGE}"
-                status, body = await self._get(client, url, _MOST_BYTES_LISTED)
+                status, body = await self._get(client, url, _MAX_BYTES_LISTED)
                 page = _listed(url, _answer(url, status, body))
                 # A registry without pages gives the same answer every time.
                 if not page or body == before:
@@ -271,12 +271,12 @@ class SchemaRegistry:
 
     async def _asked(self, client: httpx.AsyncClient, url: str, most_bytes: int, given: object) -> tuple[int, bytes]:
         asked = httpx.URL(url)
-        for _ in range(_MOST_REDIRECTS + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             async with client.stream("GET" if given is None else "POST", asked, json=given) as answer:
                 if answer.next_request is None:
                     return answer.status_code, await _body(answer, most_bytes)
                 asked = _on_same_server(asked, answer.next_request.url)
-        raise WrongUse(f"the schema registry redirects {url} more than {_MOST_REDIRECTS} times")
+        raise WrongUse(f"the schema registry redirects {url} more than {_MAX_REDIRECTS} times")
 
 
 def _in_own_loop(asking: Coroutine[Any, Any, Answer]) -> Answer:

@@ -27,7 +27,7 @@ class ErrorBudget:
 
 
 @dataclass(frozen=True)
-class Frequent:
+class FrequentReason:
     """A reason, how many dead letters of a window have it, and the first of them."""
 
     reason: str
@@ -36,7 +36,7 @@ class Frequent:
 
 
 @dataclass(frozen=True)
-class Spent:
+class BudgetUse:
     """How much of its budget a window has used: invalid messages, and messages whose processing failed."""
 
     invalid: int
@@ -60,17 +60,17 @@ class Spent:
         return budget.share is not None and self.share > budget.share
 
 
-def spent(tallies: Iterable[PartitionTally]) -> Spent:
+def spent(tallies: Iterable[PartitionTally]) -> BudgetUse:
     """How much of its budget a window has used, over all its partitions."""
     counted = list(tallies)
-    return Spent(
+    return BudgetUse(
         invalid=sum(tally.invalid.number for tally in counted),
         read=sum(tally.read.number for tally in counted),
         failed=sum(tally.failed.number for tally in counted),
     )
 
 
-def too_many(window: str, used: Spent, budget: ErrorBudget, frequent: Sequence[Frequent]) -> TooManyInvalid:
+def too_many(window: str, used: BudgetUse, budget: ErrorBudget, frequent: Sequence[FrequentReason]) -> TooManyInvalid:
     """The error that names the dead letters of `window`, their reasons, and what to do. `frequent`: most frequent first."""
     shown = [
         f"{reason.number} x '{' '.join(reason.reason.split())}', such as {reason.example}"

@@ -10,8 +10,8 @@ from tidemark.drafts.avro_values import NoRecord, values_of
 from tidemark.drafts.columns import Column
 from tidemark.drafts.format import Format, example, named, some, text_in, typed_as
 from tidemark.offsets.counting import number_of
-from tidemark.schemes.avro_projection import MOST_DIGITS, Schema, decimal_of, schema_of, takes_no_bytes
-from tidemark.types.ddl import DEEPEST, Parts, TooManyParts, quoted
+from tidemark.schemes.avro_projection import MAX_DIGITS, Schema, decimal_of, schema_of, takes_no_bytes
+from tidemark.types.ddl import DEEPEST, TooManyParts, TypePartCounter, quoted
 
 _LOGICAL = {
     "timestamp-millis": "timestamp",
@@ -35,7 +35,7 @@ _AVRO = {
 _INSIDE = {**_AVRO, "int": "int", "long": "bigint", "float": "float"}
 _IN_MILLISECONDS = ("timestamp-millis", "local-timestamp-millis")
 # The milliseconds of a time whose microseconds are a number of 64 bits.
-_MOST_MILLISECONDS = 2**63 // 1000
+_MAX_MILLISECONDS = 2**63 // 1000
 
 
 def is_framed(value: bytes) -> bool:
@@ -115,10 +115,10 @@ def _misfit(schema: Schema, type_: Any, value: Any, path: str) -> str | None:
         case "string":
             return f"{path} is not UTF-8" if text_in(value) is None else None
         case "long" if (
-            body.get("logicalType") in _IN_MILLISECONDS and not -_MOST_MILLISECONDS <= value <= _MOST_MILLISECONDS
+            body.get("logicalType") in _IN_MILLISECONDS and not -_MAX_MILLISECONDS <= value <= _MAX_MILLISECONDS
         ):
             return f"{path} is not a time"
-        case "bytes" | "fixed" if (digits := decimal_of(body)) is not None and digits[0] <= MOST_DIGITS:
+        case "bytes" | "fixed" if (digits := decimal_of(body)) is not None and digits[0] <= MAX_DIGITS:
             number = int.from_bytes(value, "big", signed=True)
             return None if abs(number) < 10 ** digits[0] else f"{path} is not decimal({digits[0]},{digits[1]})"
         case _:
@@ -132,7 +132,7 @@ def _is_odd_decimal(schema: Schema, type_: Any) -> bool:
     if isinstance(body, list):
         return any(_is_odd_decimal(schema, one) for one in body)
     digits = decimal_of(body)
-    return body.get("logicalType") == "decimal" and (digits is None or digits[0] > MOST_DIGITS)
+    return body.get("logicalType") == "decimal" and (digits is None or digits[0] > MAX_DIGITS)
 
 
 def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -148,12 +148,12 @@ def _fields(types: Mapping[str, set[str | None]]) -> tuple[dict[str, str], tuple
 def _type_of_field(schema: Schema, type_: Any) -> str | None:
     """The field type for an Avro type; None for one that the scheme does not read, that holds itself, or is too large."""
     try:
-        return _avro_type(schema, type_, Parts())
+        return _avro_type(schema, type_, TypePartCounter())
     except TooManyParts:
         return None
 
 
-def _avro_type(schema: Schema, type_: Any, parts: Parts, depth: int = 0) -> str | None:
+def _avro_type(schema: Schema, type_: Any, parts: TypePartCounter, depth: int = 0) -> str | None:
     """As `_type_of_field`. Raises TooManyParts. `depth`: how many arrays, maps and records are around it."""
     body = schema.body(type_)
     if isinstance(body, list):
@@ -163,7 +163,7 @@ def _avro_type(schema: Schema, type_: Any, parts: Parts, depth: int = 0) -> str 
     if kind in ("array", "map", "record"):
         return None if depth == DEEPEST else _nested(schema, body, parts, depth)
     digits = decimal_of(body)
-    if digits is not None and digits[0] <= MOST_DIGITS:
+    if digits is not None and digits[0] <= MAX_DIGITS:
         return f"decimal({digits[0]},{digits[1]})"
     logical = body.get("logicalType")
     if kind in ("int", "long") and isinstance(logical, str):
@@ -171,7 +171,7 @@ def _avro_type(schema: Schema, type_: Any, parts: Parts, depth: int = 0) -> str 
     return (_INSIDE if depth else _AVRO).get(kind)
 
 
-def _nested(schema: Schema, body: Mapping[str, Any], parts: Parts, depth: int) -> str | None:
+def _nested(schema: Schema, body: Mapping[str, Any], parts: TypePartCounter, depth: int) -> str | None:
     kind = body["type"]
     inner = [one for _, one in body["fields"]] if kind == "record" else [body["items" if kind == "array" else "values"]]
     if kind == "array" and takes_no_bytes(schema, inner[0]):

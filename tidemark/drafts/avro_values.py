@@ -10,7 +10,7 @@ from tidemark.schemes.avro_projection import Schema, takes_no_bytes
 
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 # As `tidemark.spark.runtime.session` has them for Avro's library.
-_MOST_BYTES, _MOST_ITEMS = 64 * 1024 * 1024, 16 * 1024 * 1024
+_MAX_BYTES, _MAX_ITEMS = 64 * 1024 * 1024, 16 * 1024 * 1024
 
 
 class NoRecord(ValueError):
@@ -69,7 +69,7 @@ class _Reading:
                 count = -count
                 self._integer(64)
             number += count
-            if number > _MOST_ITEMS:
+            if number > _MAX_ITEMS:
                 raise NoRecord
             if not keyed and takes_no_bytes(self._schema, type_):
                 continue
@@ -84,7 +84,7 @@ class _Reading:
         return index
 
     def _bytes(self, length: int) -> bytes:
-        if not 0 <= length <= min(_MOST_BYTES, len(self._data) - self._at):
+        if not 0 <= length <= min(_MAX_BYTES, len(self._data) - self._at):
             raise NoRecord
         self._at += length
         return self._data[self._at - length : self._at]

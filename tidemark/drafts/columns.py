@@ -30,7 +30,7 @@ _BLANK = " \t\r\n"
 _WITH_POINT = re.compile(r"[+-]?(\d+)\.(\d+)", re.ASCII)
 _DIGITS = re.compile(r"[+-]?(?=[\d.]*\d)(\d*)(?:\.(\d*))?", re.ASCII)
 # The digits of an amount, where the samples have no more.
-_USUAL_DIGITS, _MOST_DIGITS = 18, 38
+_USUAL_DIGITS, _MAX_DIGITS = 18, 38
 # Integers of more than 64 bits: those of 64 bits without a sign, and all others that a decimal holds.
 LONG_INTEGERS = {"decimal(20,0)": 20, "decimal(38,0)": 38}
 # Forms of times in text, as Spark's patterns have them and as Python does.
@@ -123,9 +123,9 @@ def written_decimal(texts: Sequence[str]) -> Type | None:
         return None
     (scale,) = scales
     whole = max(len(match[1]) for match in found)
-    if scale < 2 or whole + scale > _MOST_DIGITS:
+    if scale < 2 or whole + scale > _MAX_DIGITS:
         return None
-    return Type("decimal", _USUAL_DIGITS if whole + scale <= _USUAL_DIGITS else _MOST_DIGITS, scale)
+    return Type("decimal", _USUAL_DIGITS if whole + scale <= _USUAL_DIGITS else _MAX_DIGITS, scale)
 
 
 def fits_decimal(text: str, kind: Type) -> bool:
@@ -144,7 +144,7 @@ def exact_decimal(texts: Sequence[str]) -> Type | None:
         return None
     whole = max(len(match[1].lstrip("0")) for match in found)
     scale = max(len((match[2] or "").rstrip("0")) for match in found)
-    return Type("decimal", _MOST_DIGITS, scale) if whole + scale <= _MOST_DIGITS else None
+    return Type("decimal", _MAX_DIGITS, scale) if whole + scale <= _MAX_DIGITS else None
 
 
 def _long_integer(digits: int) -> Test:

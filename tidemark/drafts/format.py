@@ -22,7 +22,7 @@ _EXAMPLE = 40
 # As many names as a person reads through.
 _NAMES = 200
 # Of a name in a message, and of one that is made of it.
-_MOST_NAME, _MOST_LETTERS = 1_000, 200
+_MAX_NAME, _MAX_LETTERS = 1_000, 200
 _NAME: TypeAdapter[str] = TypeAdapter(FieldName)
 # The name of a value of each type in a refusal.
 A_VALUE = {
@@ -86,7 +86,7 @@ def named(sources: Iterable[str], taken: Iterable[str] = (), *, any_case: bool =
     lower = {name.lower() for name in taken}
     # Those that can be a field's name as they are come before those that get another one.
     for source in sorted(dict.fromkeys(sources), key=lambda source: not is_field_name(source)):
-        if source.lower() in spellings or not 0 < len(source) <= _MOST_NAME or not _is_text(source):
+        if source.lower() in spellings or not 0 < len(source) <= _MAX_NAME or not _is_text(source):
             continue
         if not any_case:
             spellings.add(source.lower())
@@ -103,7 +103,7 @@ def typed_as(name: str, source: str, kind: str) -> str | dict[str, str]:
 
 def _as_name(source: str) -> str:
     """A name that a field may have, as near as can be."""
-    text = re.sub(r"[^\w-]+", "_", unicodedata.normalize("NFC", source))[:_MOST_LETTERS].strip("_-")
+    text = re.sub(r"[^\w-]+", "_", unicodedata.normalize("NFC", source))[:_MAX_LETTERS].strip("_-")
     if is_field_name(text):
         return text
     text = f"field_{text}" if text else "field"

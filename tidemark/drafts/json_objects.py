@@ -18,7 +18,7 @@ from tidemark.types.ddl import Type
 from tidemark.types.fields import has_variant, text_of
 
 # As many fields as a person can read through. Those rarer than one message in a hundred go to `unknown`.
-_MOST_FIELDS, _RARE = 200, 0.01
+_MAX_FIELDS, _RARE = 200, 0.01
 _AS_JSON = "string, as JSON"
 
 
@@ -159,5 +159,5 @@ def _named(keys: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
 def _keys(objects: Sequence[dict[str, Any]]) -> list[str]:
     """The keys that become fields, in the order of the messages."""
     counts = Counter(name for object_ in objects for name in object_)
-    usual = {name for name, number in counts.most_common(_MOST_FIELDS) if number >= _RARE * len(objects)}
+    usual = {name for name, number in counts.most_common(_MAX_FIELDS) if number >= _RARE * len(objects)}
     return [*_named(name for name in counts if name in usual)]

@@ -20,11 +20,11 @@ from tidemark.drafts.columns import (
     written_decimal,
 )
 from tidemark.drafts.format import A_VALUE, is_field_name
-from tidemark.types.ddl import DEEPEST, Member, Parts, TooManyParts, Type, type_alone
+from tidemark.types.ddl import DEEPEST, Member, TooManyParts, Type, TypePartCounter, type_alone
 from tidemark.types.fields import has_variant, is_nested, spark_type, text_of
 
 # As many members as a person reads through. More are keys made of data, as are those that most objects lack.
-_MOST_MEMBERS, _USUAL = 50, 0.5
+_MAX_MEMBERS, _USUAL = 50, 0.5
 _UNKNOWN = Type(VARIANT)
 _TESTS = dict(OF_JSON)
 
@@ -35,7 +35,7 @@ def json_type(values: Sequence[Any]) -> Type:
     A variant where they do not agree, at whatever depth, and where they do not say what is in them: `[]` alone.
     """
     try:
-        found = _type(values, Parts(), DEEPEST)
+        found = _type(values, TypePartCounter(), DEEPEST)
     except TooManyParts:
         return _UNKNOWN
     fits = not has_variant(found) and share(values, lambda value: misfit(value, found, "") is None) >= FITS
@@ -75,7 +75,7 @@ def _test_of(kind: Type) -> Callable[[Any], bool]:
     return _TESTS[text_of(kind)]
 
 
-def _type(values: Sequence[Any], parts: Parts, depth: int) -> Type:
+def _type(values: Sequence[Any], parts: TypePartCounter, depth: int) -> Type:
     """As `json_type`. `depth`: how many more levels there may be. Raises TooManyParts."""
     word = type_of(values, OF_JSON, VARIANT)
     if word == "double" and all(isinstance(value, WrittenNumber) for value in values):
@@ -95,16 +95,16 @@ def _type(values: Sequence[Any], parts: Parts, depth: int) -> Type:
     return _UNKNOWN
 
 
-def _array(arrays: Sequence[list[Any]], parts: Parts, depth: int) -> Type:
+def _array(arrays: Sequence[list[Any]], parts: TypePartCounter, depth: int) -> Type:
     parts.add(1)
     return Type("array", of=_type([one for array in arrays for one in array if one is not None], parts, depth))
 
 
-def _object(objects: Sequence[Mapping[str, Any]], parts: Parts, depth: int) -> Type:
+def _object(objects: Sequence[Mapping[str, Any]], parts: TypePartCounter, depth: int) -> Type:
     """A struct where the keys are names that come again, a map where they are data whose values are of one type."""
     counts = Counter(key for one in objects for key in one)
     names = {key.lower() for key in counts if is_field_name(key)}
-    named = 0 < len(counts) == len(names) <= _MOST_MEMBERS
+    named = 0 < len(counts) == len(names) <= _MAX_MEMBERS
     if named and all(number >= _USUAL * len(objects) for number in counts.values()):
         return _struct(counts, objects, parts, depth)
     parts.add(1)
@@ -114,7 +114,7 @@ def _object(objects: Sequence[Mapping[str, Any]], parts: Parts, depth: int) -> T
     return Type("map", of=of)
 
 
-def _struct(keys: Collection[str], objects: Sequence[Mapping[str, Any]], parts: Parts, depth: int) -> Type:
+def _struct(keys: Collection[str], objects: Sequence[Mapping[str, Any]], parts: TypePartCounter, depth: int) -> Type:
     parts.add(len(keys))
     given = {key: [value for one in objects if (value := one.get(key)) is not None] for key in keys}
     return Type("struct", members=tuple(Member(key, _type(values, parts, depth)) for key, values in given.items()))

@@ -15,7 +15,7 @@ _LINE = re.compile(
     rf"|\[?{_LEVEL}\]?[ :]+.*",
     re.ASCII | re.DOTALL,
 )
-_MOST_TEXT = 100_000
+_MAX_TEXT = 100_000
 
 
 def is_log_line(text: str) -> bool:
@@ -25,7 +25,7 @@ def is_log_line(text: str) -> bool:
 def is_python(text: str) -> bool:
     """Whether a text is a dictionary or a list as Python prints it, and no JSON."""
     stripped = text.strip()
-    if len(stripped) > _MOST_TEXT or (stripped[:1], stripped[-1:]) not in (("{", "}"), ("[", "]")):
+    if len(stripped) > _MAX_TEXT or (stripped[:1], stripped[-1:]) not in (("{", "}"), ("[", "]")):
         return False
     try:
         return isinstance(ast.literal_eval(stripped), (dict, list))

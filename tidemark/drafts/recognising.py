@@ -23,7 +23,7 @@ from tidemark.drafts.sampling import SampledMessage
 from tidemark.drafts.wrappings import compression_of, decompressed, wrapping_of
 from tidemark.errors import WrongUse
 
-_MOST = 0.5
+_MAX = 0.5
 # What text has of the characters that are none: those of lines and terminals, and the separators of old formats.
 _IN_TEXT = frozenset(b"\x01\t\n\v\f\r\x1b\x1c\x1d\x1e\x1f")
 _OF_BYTES = bytes(byte for byte in range(32) if byte not in _IN_TEXT)
@@ -38,9 +38,9 @@ def format_of_messages(seen: Sequence[SampledMessage], registry: tuple[str, Sche
     """As `format_of`, of messages with their headers."""
     given = [message for message in seen if message.value is not None]
     values = [message.value for message in given if message.value is not None]
-    if share(given, lambda message: SCHEMA_HEADER in message.headers) <= _MOST:
+    if share(given, lambda message: SCHEMA_HEADER in message.headers) <= _MAX:
         return format_of(values, registry)
-    if share(values, lambda value: isinstance(json_in(value), (dict, list))) > _MOST:
+    if share(values, lambda value: isinstance(json_in(value), (dict, list))) > _MAX:
         format_ = format_of(values)
         return replace(format_, what=f"{format_.what}, whose schema a header names ({SCHEMA_HEADER})")
     return _whole(
@@ -56,7 +56,7 @@ def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | No
     """The format of some values. `registry`: the name of a connection, and the registry there. Raises WrongUse."""
     if (wrapped := _of_wrapped(values)) is not None:
         return wrapped
-    if share(values, is_framed) > _MOST:
+    if share(values, is_framed) > _MAX:
         if registry is not None:
             return _by_registry(values, *registry)
         raise WrongUse(
@@ -65,7 +65,7 @@ def format_of(values: Sequence[bytes], registry: tuple[str, SchemaRegistry] | No
         )
     if not values:
         return _whole("no value: tombstones, or keys alone", "raw", "the scheme raw has a field for the key")
-    if share(values, _is_text) <= _MOST:
+    if share(values, _is_text) <= _MAX:
         return _whole(
             "bytes that are no text",
             "raw",
@@ -80,18 +80,18 @@ def _of_wrapped(values: Sequence[bytes]) -> Format | None:
         return _compressed(values, compression)
     if (wrapping := wrapping_of(values)) is not None:
         return _whole(wrapping.what, "string" if wrapping.is_text else "raw", wrapping.note)
-    return _framed_json(values) if share(values, _is_framed_json) > _MOST else None
+    return _framed_json(values) if share(values, _is_framed_json) > _MAX else None
 
 
 def _of_text(values: Sequence[bytes]) -> Format:
-    if share(values, _is_xml) > _MOST:
+    if share(values, _is_xml) > _MAX:
         return _whole("XML", "string", "each document is kept as text: a function takes it apart, docs/functions.md")
-    if share(values, _is_object) > _MOST:
+    if share(values, _is_object) > _MAX:
         return json_format(values)
-    if share(values, lambda value: objects_in(value) is not None) > _MOST:
+    if share(values, lambda value: objects_in(value) is not None) > _MAX:
         format_ = json_format([object_ for value in values for object_ in objects_in(value) or ()])
         return _exploded(format_, {"json_array": True}, "JSON arrays of objects", objects_in)
-    if share(values, _has_line_ends) > _MOST:
+    if share(values, _has_line_ends) > _MAX:
         format_ = _of_lines([line for value in values for line in _lines(value)])
         if format_.scheme["type"] == "string":
             # Nothing says that a line is more than a part: of a letter, of an error with its trace.
@@ -134,16 +134,16 @@ def _by_registry(values: Sequence[bytes], name: str, registry: SchemaRegistry) -
 
 
 def _of_lines(values: Sequence[bytes]) -> Format:
-    if share(values, _is_object) > _MOST:
+    if share(values, _is_object) > _MAX:
         return json_format(values)
     texts = [text for value in values if (text := text_in(value)) is not None]
-    if share(texts, is_access_log) > _MOST:
+    if share(texts, is_access_log) > _MAX:
         return access_log_format(texts)
-    if share(texts, is_log_line) > _MOST:
+    if share(texts, is_log_line) > _MAX:
         return _whole(
             "lines of a log", "string", "each line is kept as text: the scheme regex takes it apart, docs/samples.md"
         )
-    if share(texts, is_python) > _MOST:
+    if share(texts, is_python) > _MAX:
         return _whole(
             "dictionaries as Python prints them",
             "string",

@@ -16,7 +16,7 @@ from tidemark.errors import WrongUse
 from tidemark.offsets.ranges import MAX_OFFSET
 
 # Messages can have megabytes each, and a look needs no more than this of all of them.
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -69,5 +69,5 @@ def _newest(log: KafkaLog, topic: str, partitions: Mapping[int, PartitionLog], m
                 names = tuple(name for name, _ in record.headers or ())
                 yield SampledMessage(f"{topic}/{number}@{record.offset}", record.value, names)
                 size += len(record.value or b"")
-                if size > MOST_BYTES:
+                if size > MAX_BYTES:
                     return

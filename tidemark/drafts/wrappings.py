@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidemark.drafts.columns import share
-from tidemark.streams.decompress import MOST_BYTES
+from tidemark.streams.decompress import MAX_BYTES
 
 # A value is compressed or wrapped so where most are.
-MOST = 0.5
+MAJORITY = 0.5
 MARK = b"\xef\xbb\xbf"
 _ID_BYTES = 16
 
@@ -31,9 +31,9 @@ def _begins(*with_: bytes) -> Callable[[bytes], bool]:
     return lambda value: value.startswith(with_)
 
 
-def _behind_id(first: bytes) -> Callable[[bytes], bool]:
-    """Whether a value begins with these bytes, and 16 more behind them."""
-    return lambda value: value.startswith(first) and len(value) > len(first) + _ID_BYTES
+def _behind_id(*first: bytes) -> Callable[[bytes], bool]:
+    """Whether a value begins with one of these, which are of one length, and has more than 16 bytes behind it."""
+    return lambda value: value.startswith(first) and len(value) > len(first[0]) + _ID_BYTES
 
 
 _FILES = (
@@ -48,9 +48,9 @@ _A_FUNCTION = "the scheme function takes them apart: docs/functions.md"
 def wrapping_of(values: Sequence[bytes]) -> Wrapping | None:
     """The wrapping of most values that no scheme reads; None where there is none."""
     for begins, what in _FILES:
-        if share(values, begins) > MOST:
+        if share(values, begins) > MAJORITY:
             return Wrapping(what, f"no scheme reads {what}: {_A_FUNCTION}")
-    if share(values, _begins(b"\xc3\x01")) > MOST and share(values, lambda value: len(value) > 10) > MOST:
+    if share(values, _begins(b"\xc3\x01")) > MAJORITY and share(values, lambda value: len(value) > 10) > MAJORITY:
         what = "single objects of Avro, with a fingerprint of their schema"
         return Wrapping(
             what, f"the scheme avro reads records behind the number of a schema, and not {what}: {_A_FUNCTION}"
@@ -59,23 +59,23 @@ def wrapping_of(values: Sequence[bytes]) -> Wrapping | None:
         ((b"\x03\x00", b"\x03\x05"), "the frame of AWS Glue's registry", "AWS Glue"),
         ((b"\x01",), "the id (GUID) of a schema before them", "the newer serializers of Confluent"),
     ):
-        if share(values, lambda value, first=first: any(_behind_id(one)(value) for one in first)) > MOST and _few_ids(  # type: ignore[misc]
-            values, len(first[0])
-        ):
+        if share(values, _behind_id(*first)) > MAJORITY and _few_ids(values, len(first[0])):
             return Wrapping(
                 f"bytes with {what}",
                 f"{way} writes a byte and an id of 16 bytes before each value, and the schemes read numbers of schemas in four "
                 f"bytes: have the producer write those (Confluent's wire format), or {_A_FUNCTION}",
             )
-    if share(values, _is_apicurio) > MOST:
+    if share(values, _is_apicurio) > MAJORITY:
         return Wrapping(
             "bytes with the frame of Apicurio's registry, a number of eight bytes",
             "the schemes read numbers of schemas in four bytes: set apicurio.registry.use-id and id-handler of the producer to "
             f"Confluent's wire format, or {_A_FUNCTION}",
         )
-    if share(values, _begins(MARK)) > MOST:
+    if share(values, _begins(MARK)) > MAJORITY:
         inner = (
-            "JSON" if share(values, lambda value: value[len(MARK) :].lstrip()[:1] in (b"{", b"[")) > MOST else "text"
+            "JSON"
+            if share(values, lambda value: value[len(MARK) :].lstrip()[:1] in (b"{", b"[")) > MAJORITY
+            else "text"
         )
         return Wrapping(
             f"{inner} behind a byte order mark",
@@ -83,7 +83,7 @@ def wrapping_of(values: Sequence[bytes]) -> Wrapping | None:
             "have the producer write UTF-8 without a mark (in .NET new UTF8Encoding(false)), or take it off in a function",
             is_text=True,
         )
-    if share(values, _begins(b"\xff\xfe", b"\xfe\xff")) > MOST:
+    if share(values, _begins(b"\xff\xfe", b"\xfe\xff")) > MAJORITY:
         return Wrapping("text in UTF-16", f"the schemes read UTF-8: have the producer write that, or {_A_FUNCTION}")
     return None
 
@@ -95,7 +95,7 @@ def compression_of(values: Sequence[bytes]) -> str | None:
         ("zstd", _begins(b"\x28\xb5\x2f\xfd")),
         ("snappy", _begins(b"\xff\x06\x00\x00sNaPpY", b"\x82SNAPPY\x00")),
     ):
-        if share(values, begins) > MOST:
+        if share(values, begins) > MAJORITY:
             return name
     return None
 
@@ -105,15 +105,15 @@ def decompressed(value: bytes, name: str) -> bytes | None:
     try:
         if name == "gzip":
             reader = zlib.decompressobj(wbits=31)
-            found = reader.decompress(value, MOST_BYTES)
+            found = reader.decompress(value, MAX_BYTES)
             return found if reader.eof and not reader.unused_data else None
         import pyarrow as pa
 
         with pa.CompressedInputStream(pa.py_buffer(value), name) as stream:
-            found = stream.read(MOST_BYTES + 1)
+            found = stream.read(MAX_BYTES + 1)
     except (zlib.error, OSError):
         return None
-    return found if len(found) <= MOST_BYTES else None
+    return found if len(found) <= MAX_BYTES else None
 
 
 def _few_ids(values: Sequence[bytes], at: int) -> bool:

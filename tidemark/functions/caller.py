@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 
 from tidemark.functions import Function, Message, PermanentFailure, list_rows
 from tidemark.functions.retries import Failures, Retries, RetryPolicy
-from tidemark.functions.types import Unfit, checked
+from tidemark.functions.types import TypeMismatch, checked
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.types.fields import FieldType
 
 # How many messages of a task, and how many bytes of them, may wait in memory for their retry. With more, the task waits.
-MOST_WAITING = 2_000
-MOST_WAITING_BYTES = 64 << 20
+MAX_WAITING = 2_000
+MAX_WAITING_BYTES = 64 << 20
 # How many messages, and how many bytes of them, one call takes; a single message may be larger.
-MOST_AT_ONCE = 5_000
-MOST_BYTES_AT_ONCE = 1 << 20
+MAX_AT_ONCE = 5_000
+MAX_BYTES_AT_ONCE = 1 << 20
 # The longest sleep between two looks at the fence.
 _NAP_MS = 1_000
 # How much of an exception's text is kept, in characters.
-MOST_DETAIL = 1_000
+MAX_DETAIL = 1_000
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def result_of(function: Function, fields: Mapping[str, FieldType], message: Mess
     """Call a user's function, whatever it does."""
     try:
         return Result(rows=tuple(checked(list_rows(function(message)), fields)))
-    except Unfit as problem:
+    except TypeMismatch as problem:
         return Result(invalid=str(problem))
     # Exceptions that are meant to end a program too: they would end the task again and again.
     except BaseException as problem:
@@ -116,7 +116,7 @@ class Caller:
     now: Callable[[], int]
     sleep: Callable[[float], None] = time.sleep
     look: Callable[[], None] = lambda: None
-    at_once: int = MOST_AT_ONCE
+    at_once: int = MAX_AT_ONCE
 
     def answers(self, messages: Iterable[Message]) -> Iterator[CallResult]:
         """An answer for each message, in order. Messages that failed come later, after the others that went on meanwhile."""
@@ -127,7 +127,7 @@ class Caller:
         while ahead := self._some(source):
             while ahead:
                 yield from self._due(retries, waiting)
-                while len(retries) >= MOST_WAITING or waiting.bytes >= MOST_WAITING_BYTES:
+                while len(retries) >= MAX_WAITING or waiting.bytes >= MAX_WAITING_BYTES:
                     yield from self._wait(retries, waiting)
                 ahead = yield from self._try(ahead, retries, waiting)
         while retries:
@@ -140,7 +140,7 @@ class Caller:
         for message in source:
             due.append(message)
             size += _size(message)
-            if len(due) == self.at_once or size >= MOST_BYTES_AT_ONCE:
+            if len(due) == self.at_once or size >= MAX_BYTES_AT_ONCE:
                 break
         return due
 
@@ -202,7 +202,7 @@ def raised(problem: BaseException) -> CallFailure:
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     # `format_exception_only` also takes exceptions whose `__str__` raises.
     said = "".join(traceback.format_exception_only(problem)).strip()
-    detail = said[:MOST_DETAIL].encode(errors="backslashreplace").decode()
+    detail = said[:MAX_DETAIL].encode(errors="backslashreplace").decode()
     return CallFailure(name, detail, isinstance(problem, PermanentFailure))
 
 

@@ -15,7 +15,7 @@ _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _FLOAT = struct.Struct("<f")
 
 
-class Unfit(Exception):
+class TypeMismatch(Exception):
     """Raised for a result that does not fit the stream's fields. Its text says why the message is invalid."""
 
 
@@ -26,16 +26,16 @@ def checked(rows: Sequence[Any], fields: Mapping[str, FieldType]) -> list[tuple[
 
 def _row(row: Any, fields: Mapping[str, FieldType]) -> tuple[Any, ...]:
     if not isinstance(row, Mapping):
-        raise Unfit(f"the function gave {type(row).__name__}, not a mapping of fields")
+        raise TypeMismatch(f"the function gave {type(row).__name__}, not a mapping of fields")
     values = []
     for name, kind in fields.items():
         if name not in row:
-            raise Unfit(f"{name} is missing")
+            raise TypeMismatch(f"{name} is missing")
         value = row[name]
         values.append(_value(name, value, type_of(kind)))
     if len(row) > len(fields):
         others = sorted(str(name) for name in row if name not in fields)
-        raise Unfit(f"{others[0]} is not a field of the stream")
+        raise TypeMismatch(f"{others[0]} is not a field of the stream")
     return tuple(values)
 
 
@@ -45,7 +45,7 @@ def _string(name: str, value: object) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise Unfit(f"{name} is not text that UTF-8 can hold") from None
+        raise TypeMismatch(f"{name} is not text that UTF-8 can hold") from None
     return value
 
 
@@ -53,7 +53,7 @@ def _integer(name: str, value: object, bits: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _not(name, "an integer", value)
     if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-        raise Unfit(f"{name} does not fit in {bits} bits")
+        raise TypeMismatch(f"{name} does not fit in {bits} bits")
     return int(value)
 
 
@@ -63,7 +63,7 @@ def _double(name: str, value: object) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise Unfit(f"{name} is too large for a double") from None
+        raise TypeMismatch(f"{name} is too large for a double") from None
 
 
 def _float(name: str, value: object) -> float:
@@ -71,7 +71,7 @@ def _float(name: str, value: object) -> float:
     try:
         return float(_FLOAT.unpack(_FLOAT.pack(number))[0])
     except OverflowError:
-        raise Unfit(f"{name} is too large for a float") from None
+        raise TypeMismatch(f"{name} is too large for a float") from None
 
 
 def _decimal(name: str, value: object, kind: Type) -> Decimal:
@@ -82,9 +82,9 @@ def _decimal(name: str, value: object, kind: Type) -> Decimal:
     try:
         number = exactly.quantize(Decimal(value), Decimal((0, (1,), -kind.scale)))
     except (Inexact, InvalidOperation):
-        raise Unfit(f"{name} does not fit in {kind}") from None
+        raise TypeMismatch(f"{name} does not fit in {kind}") from None
     if number.is_nan():
-        raise Unfit(f"{name} does not fit in {kind}")
+        raise TypeMismatch(f"{name} does not fit in {kind}")
     return number
 
 
@@ -99,18 +99,18 @@ def _timestamp(name: str, value: object) -> datetime:
         raise _not(name, "a time", value)
     # A zone may have no offset. Python would take the machine's zone then.
     if value.utcoffset() is None:
-        raise Unfit(f"{name} is a time without a zone")
+        raise TypeMismatch(f"{name} is a time without a zone")
     try:
         return value.astimezone(UTC)
     except OverflowError:
-        raise Unfit(f"{name} is not a time of the years 1 to 9999 in UTC") from None
+        raise TypeMismatch(f"{name} is not a time of the years 1 to 9999 in UTC") from None
 
 
 def _timestamp_ntz(name: str, value: object) -> datetime:
     if not isinstance(value, datetime):
         raise _not(name, "a time", value)
     if value.tzinfo is not None:
-        raise Unfit(f"{name} is a time with a zone")
+        raise TypeMismatch(f"{name} is a time with a zone")
     return value
 
 
@@ -126,8 +126,8 @@ def _binary(name: str, value: object) -> bytes:
     return bytes(value)
 
 
-def _not(name: str, expected: str, value: object) -> Unfit:
-    return Unfit(f"{name} is not {expected} but {type(value).__name__}")
+def _not(name: str, expected: str, value: object) -> TypeMismatch:
+    return TypeMismatch(f"{name} is not {expected} but {type(value).__name__}")
 
 
 _FLAT: Mapping[str, Callable[[str, object], Any]] = {
@@ -173,7 +173,7 @@ def _struct(name: str, value: object, kind: Type) -> dict[str, Any]:
         raise _not(name, "a mapping of its members", value)
     names = [member.name for member in kind.members]
     if wrong := [name for name in names if name not in value]:
-        raise Unfit(f"{name}.{wrong[0]} is missing")
+        raise TypeMismatch(f"{name}.{wrong[0]} is missing")
     if others := sorted(str(name) for name in value if name not in names):
-        raise Unfit(f"{name}.{others[0]} is not a member of {name}")
+        raise TypeMismatch(f"{name}.{others[0]} is not a member of {name}")
     return {member.name: _value(f"{name}.{member.name}", value[member.name], member.type) for member in kind.members}

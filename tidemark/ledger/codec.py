@@ -16,8 +16,16 @@ T = TypeVar("T", bound=msgspec.Struct)
 _DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
 _MAKING = threading.Lock()
 
-# What earlier versions wrote and nobody needs any more: numbers, or null.
-_NO_MORE = frozenset({"ordinal", "least_ordinal"})
+# What earlier versions wrote and nobody needs any more, each with a field that stood beside it: numbers, null, selections.
+_NO_MORE = {
+    "token": {"ordinal", "least_ordinal"},
+    # In a window, and in the request of a run.
+    "isolation": {"named"},
+    "fields": {"named"},
+    # In the report of an audit, and in a comparison.
+    "debris": {"unproven"},
+    "index": {"keys"},
+}
 
 # The beginning of each value: `format` is the first field of all.
 _THIS_FORMAT = b'{"format":%d,' % FORMAT
@@ -72,7 +80,7 @@ def _decoded(stored: bytes, kind: type[T]) -> T:
     try:
         return decoder(kind).decode(stored)
     except msgspec.ValidationError:
-        if not any(f'"{name}":'.encode() in stored for name in _NO_MORE):
+        if not any(f'"{name}":'.encode() in stored for names in _NO_MORE.values() for name in names):
             raise
         return converted(_without_no_more(msgspec.json.decode(stored)), kind)
 
@@ -82,12 +90,15 @@ def _without_no_more(value: Any) -> Any:
         return [_without_no_more(one) for one in value]
     if not isinstance(value, dict):
         return value
-    return {
-        name: _without_no_more(one)
-        for name, one in value.items()
-        # A topic or a lane may have such a name, and is no number.
-        if name not in _NO_MORE or isinstance(one, dict | list)
-    }
+    gone = {name for beside, names in _NO_MORE.items() if beside in value for name in names}
+    # A topic or a lane may have such a name.
+    return {name: _without_no_more(one) for name, one in value.items() if name not in gone or not _was_written(one)}
+
+
+def _was_written(value: Any) -> bool:
+    return (
+        value is None or isinstance(value, int) or (isinstance(value, dict) and value.keys() == {"digest", "offsets"})
+    )
 
 
 def _check_format(format_: int, where: str) -> None:

@@ -16,13 +16,13 @@ from itertools import islice
 from msgspec import Struct, structs
 
 from tidemark.errors import TidemarkError
-from tidemark.ledger.book import NOTHING, Book, Committed, record_key
 from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.codec import decode, decode_what_is_known, digest, encode
-from tidemark.ledger.holes import Ingest, PassedUnread, Reached, uncovered
+from tidemark.ledger.holes import Ingest, IngestReach, UnreadOffsets, uncovered
+from tidemark.ledger.ledger import NOTHING, Committed, Ledger, record_key
 from tidemark.ledger.nearby import view_near
 from tidemark.ledger.records import FORMAT, INGEST, Gap, GapKind, Guarantee, Head, LaneEntry, Record, Register
-from tidemark.ledger.stores.contract import InDoubt, Key
+from tidemark.ledger.stores.contract import Key, WriteInDoubt
 from tidemark.offsets.ranges import Interval, RangeSet, TopicPartition, repeated
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def _pairs(record: Record, covers: RangeSet | None) -> Iterator[tuple[TopicParti
 
 
 @dataclass(frozen=True)
-class Covered:
+class CoveredRanges:
     """What some windows cover: `all` of them, and `first` those that read offsets for the first time, which may not overlap
     and do so at `twice`. They have jumped over `lost` and `skipped`.
     """
@@ -68,13 +68,13 @@ class Covered:
     twice: RangeSet = NOTHING
     lost: RangeSet = NOTHING
     skipped: RangeSet = NOTHING
-    reached: Reached = field(default_factory=Reached)
+    reached: IngestReach = field(default_factory=IngestReach)
 
     @classmethod
-    def by(cls, windows: Iterable[Committed]) -> Covered:
+    def by(cls, windows: Iterable[Committed]) -> CoveredRanges:
         return cls().and_by((window.record, window.covers) for window in windows)
 
-    def and_by(self, windows: Iterable[tuple[Record, RangeSet | None]]) -> Covered:
+    def and_by(self, windows: Iterable[tuple[Record, RangeSet | None]]) -> CoveredRanges:
         """With more windows, each with what it covers; None for all of its ranges."""
         everything, first = _Pairs(self.all), _Pairs(self.first)
         gaps: list[Gap] = []
@@ -91,7 +91,7 @@ class Covered:
         lost, skipped = (
             RangeSet(gap.as_range() for gap in gaps if gap.kind == kind) for kind in (GapKind.LOST, GapKind.SKIPPED)
         )
-        return Covered(
+        return CoveredRanges(
             everything.set(),
             first.set(),
             self.twice | first.repeated(),
@@ -104,9 +104,9 @@ class Covered:
         """Every hole of a stream, if these are all of its windows. An erased offset is not a hole: a window covers it."""
         return uncovered(ingest, self.reached, RangeSet.union((self.all, self.lost, self.skipped)))
 
-    def unread(self, ingest: Ingest) -> PassedUnread:
+    def unread(self, ingest: Ingest) -> UnreadOffsets:
         """What the ingest is past without a window that has read it, if these are all windows of a stream."""
-        return PassedUnread(self.holes(ingest), self.lost - self.all, self.skipped - self.all)
+        return UnreadOffsets(self.holes(ingest), self.lost - self.all, self.skipped - self.all)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class LedgerHistory:
 
     register: Register
     head: Head
-    ingested: Covered
+    ingested: CoveredRanges
     others: Sequence[Committed]
 
     @property
@@ -123,7 +123,7 @@ class LedgerHistory:
         return Ingest.of(self.register, self.head)
 
     @property
-    def covered(self) -> Covered:
+    def covered(self) -> CoveredRanges:
         return self.ingested.and_by((window.record, window.covers) for window in self.others)
 
     @property
@@ -135,33 +135,33 @@ class LedgerHistory:
         return {lane: RangeSet.union(found) for lane, found in sorted(parts.items())}
 
 
-def history_of(book: Book) -> LedgerHistory | None:
+def history_of(ledger: Ledger) -> LedgerHistory | None:
     """The history of a stream as it is now; None for a stream that was never read."""
-    stored, head = book.register(), book.head(INGEST)
+    stored, head = ledger.register(), ledger.head(INGEST)
     if stored is None or head is None:
         return None
     register = stored[1]
-    lanes = {lane: entry for lane, entry in all_lanes(book).items() if lane != INGEST}
-    others = book.covering([book.with_receipt(record) for record in _records_of(book, lanes)])
-    return LedgerHistory(register, head.head, ingested(book, head.head), others)
+    lanes = {lane: entry for lane, entry in all_lanes(ledger).items() if lane != INGEST}
+    others = ledger.covering([ledger.with_receipt(record) for record in _records_of(ledger, lanes)])
+    return LedgerHistory(register, head.head, ingested(ledger, head.head), others)
 
 
-def unread_now(book: Book) -> PassedUnread:
+def unread_now(ledger: Ledger) -> UnreadOffsets:
     """What the ingest is past without a window that has read it. Of other lanes, only the windows near that are read."""
-    register, head = book.register(), book.head(INGEST)
+    register, head = ledger.register(), ledger.head(INGEST)
     if register is None or head is None:
-        return PassedUnread()
-    found = ingested(book, head.head).unread(Ingest.of(register[1], head.head))
+        return UnreadOffsets()
+    found = ingested(ledger, head.head).unread(Ingest.of(register[1], head.head))
     left = RangeSet.union((found.holes, found.lost, found.skipped))
-    return found.without(view_near(book, left, beside=frozenset({INGEST})).windows) if left else found
+    return found.without(view_near(ledger, left, beside=frozenset({INGEST})).windows) if left else found
 
 
-def ingested(book: Book, head: Head) -> Covered:
+def ingested(ledger: Ledger, head: Head) -> CoveredRanges:
     """What the windows of the ingest cover, up to the last one of a head."""
-    seq, known = _known(book, head.seq)
-    windows = _after(book, head, seq)
+    seq, known = _known(ledger, head.seq)
+    windows = _after(ledger, head, seq)
     while some := list(islice(windows, _AT_ONCE)):
-        known = known.and_by((record, _covers(book, record)) for record in some)
+        known = known.and_by((record, _covers(ledger, record)) for record in some)
     return known
 
 
@@ -170,29 +170,29 @@ def is_due(record: Record) -> bool:
     return record.lane == INGEST and record.seq % EVERY == 0
 
 
-def keep_covered(book: Book, record: Record) -> None:
+def keep_covered(ledger: Ledger, record: Record) -> None:
     """Keep what the ingest covers up to a window that is settled. It is no error if it fails."""
     try:
-        stored = book.store.read(record_key(INGEST, record.seq))
-        head = book.head(INGEST)
+        stored = ledger.store.read(record_key(INGEST, record.seq))
+        head = ledger.head(INGEST)
         if stored is None or head is None or head.head.seq < record.seq:
             return
-        covered = ingested(book, structs.replace(head.head, seq=record.seq, last=record))
-        value = encode(_stored(book.stream, record.seq, digest(stored), covered))
+        covered = ingested(ledger, structs.replace(head.head, seq=record.seq, last=record))
+        value = encode(_stored(ledger.stream, record.seq, digest(stored), covered))
         # With very many partitions that were read in parts, there is no room for it.
-        if len(value) <= book.store.max_value_bytes:
-            book.store.put(KEY, value)
-    except (TidemarkError, InDoubt) as problem:
-        log.warning("what the ingest of %s covers was not kept, and its windows are read: %s", book.stream, problem)
+        if len(value) <= ledger.store.max_value_bytes:
+            ledger.store.put(KEY, value)
+    except (TidemarkError, WriteInDoubt) as problem:
+        log.warning("what the ingest of %s covers was not kept, and its windows are read: %s", ledger.stream, problem)
 
 
-class KeptCheck:
+class SummaryCheck:
     """Compares what is kept with the windows of the ingest, which `take` gets one after another."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
-        self._kept = _kept(book)
-        self._covered = Covered()
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._kept = _kept(ledger)
+        self._covered = CoveredRanges()
         self._waiting: list[tuple[Record, RangeSet | None]] = []
         # Whether the last of its windows is the one that the value names. Otherwise nobody goes by it.
         self._in_use = False
@@ -201,7 +201,7 @@ class KeptCheck:
         if self._kept is None or record.lane != INGEST or record.seq > self._kept.seq:
             return
         self._in_use = record.seq == self._kept.seq and digest(stored) == self._kept.digest
-        self._waiting.append((record, _covers(self._book, record)))
+        self._waiting.append((record, _covers(self._ledger, record)))
         if self._in_use or len(self._waiting) >= _AT_ONCE:
             self._covered, self._waiting = self._covered.and_by(self._waiting), []
 
@@ -218,45 +218,45 @@ class KeptCheck:
 # reading
 
 
-def _records_of(book: Book, lanes: dict[str, LaneEntry]) -> Iterator[Record]:
+def _records_of(ledger: Ledger, lanes: dict[str, LaneEntry]) -> Iterator[Record]:
     open_now = [lane for lane, entry in lanes.items() if entry.windows is None]
-    heads = book.heads_of(open_now)
+    heads = ledger.heads_of(open_now)
     places = [(lane, seq) for lane, entry in lanes.items() for seq in range(1, (entry.windows or 0) + 1)]
     places += [(lane, seq) for lane, stored in heads.items() for seq in range(1, stored.head.seq)]
     for first in range(0, len(places), _AT_ONCE):
-        yield from book.records(places[first : first + _AT_ONCE])
+        yield from ledger.records(places[first : first + _AT_ONCE])
     yield from (stored.head.last for stored in heads.values() if stored.head.last is not None)
 
 
-def _after(book: Book, head: Head, seq: int) -> Iterator[Record]:
+def _after(ledger: Ledger, head: Head, seq: int) -> Iterator[Record]:
     """The windows of the ingest after a number, up to the last one of a head. One that is lost is left out: it is a hole."""
     for first in range(seq + 1, head.seq, _AT_ONCE):
         keys = [record_key(INGEST, number) for number in range(first, min(first + _AT_ONCE, head.seq))]
-        for key, stored in zip(keys, book.store.read_several(keys), strict=True):
+        for key, stored in zip(keys, ledger.store.read_several(keys), strict=True):
             if stored is not None:
-                yield decode(stored, Record, "/".join((book.stream, *key)))
+                yield decode(stored, Record, "/".join((ledger.stream, *key)))
     if head.last is not None and seq < head.seq:
         yield head.last
 
 
-def _known(book: Book, most: int) -> tuple[int, Covered]:
+def _known(ledger: Ledger, most: int) -> tuple[int, CoveredRanges]:
     """What is kept of windows up to some number, and the last one's number; nothing if its record is another one now."""
-    kept = _kept(book)
+    kept = _kept(ledger)
     if kept is not None and 0 < kept.seq <= most:
-        stored = book.store.read(record_key(INGEST, kept.seq))
+        stored = ledger.store.read(record_key(INGEST, kept.seq))
         if stored is not None and digest(stored) == kept.digest:
             return kept.seq, kept.covered()
-    return 0, Covered()
+    return 0, CoveredRanges()
 
 
-def _covers(book: Book, record: Record) -> RangeSet | None:
-    return None if record.window.selection is None else book.covers(record.window)
+def _covers(ledger: Ledger, record: Record) -> RangeSet | None:
+    return None if record.window.selection is None else ledger.covers(record.window)
 
 
-def _kept(book: Book) -> _Kept | None:
-    stored = book.store.read(KEY)
+def _kept(ledger: Ledger) -> _Kept | None:
+    stored = ledger.store.read(KEY)
     kept = None if stored is None else decode_what_is_known(stored, _Kept)
-    return kept if kept is not None and kept.stream == book.stream else None
+    return kept if kept is not None and kept.stream == ledger.stream else None
 
 
 # the stored value
@@ -284,19 +284,19 @@ class _Kept(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     skipped: tuple[_Extent, ...]
     reached: tuple[_Extent, ...]
 
-    def covered(self) -> Covered:
+    def covered(self) -> CoveredRanges:
         everything = _set(self.all)
-        return Covered(
+        return CoveredRanges(
             everything,
             everything if self.first is None else _set(self.first),
             _set(self.twice),
             _set(self.lost),
             _set(self.skipped),
-            Reached.within(_set(self.reached)),
+            IngestReach.within(_set(self.reached)),
         )
 
 
-def _stored(stream: str, seq: int, digest_: str, covered: Covered) -> _Kept:
+def _stored(stream: str, seq: int, digest_: str, covered: CoveredRanges) -> _Kept:
     return _Kept(
         stream=stream,
         seq=seq,

@@ -13,12 +13,12 @@ from itertools import islice
 from typing import TypeVar
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, WrongUse
-from tidemark.ledger.book import Book
 from tidemark.ledger.closed_lanes import closed_lanes
 from tidemark.ledger.erasures import Tombstone, tombstones
 from tidemark.ledger.incarnations import Topics
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import Record, Register, erases
-from tidemark.ledger.stores.kind import NamesStreams
+from tidemark.ledger.stores.kind import SupportsStreamList
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ _AT_ONCE = 200
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class ForeignErasure:
     """An erasure by a window of another stream, in the incarnations of the stream that asks."""
 
     stream: str
@@ -41,7 +41,7 @@ class Elsewhere:
         return f"{self.tombstone.said()} of the stream {self.stream}, reason {record.window.reason or ''!r}{asked}"
 
 
-def erased_elsewhere(book: Book, topics: Topics) -> Iterator[Elsewhere]:
+def erased_elsewhere(ledger: Ledger, topics: Topics) -> Iterator[ForeignErasure]:
     """The offsets of some topics, as in this stream's register, that other streams of this ledger have erased.
 
     An erased offset of a topic whose log was cut is returned in each incarnation: the numbers of two streams may
@@ -52,9 +52,9 @@ def erased_elsewhere(book: Book, topics: Topics) -> Iterator[Elsewhere]:
     for topic, incarnations in topics.items():
         for incarnation in incarnations:
             ours.setdefault((topic, incarnation.topic_id), []).append(incarnation.incarnation)
-    if not ours or not isinstance(book.store, NamesStreams):
+    if not ours or not isinstance(ledger.store, SupportsStreamList):
         return
-    for other, register in _others(book, book.store):
+    for other, register in _others(ledger, ledger.store):
         shared = {
             (topic, incarnation.incarnation): ours[topic, incarnation.topic_id]
             for topic, incarnations in register.topics.items()
@@ -70,15 +70,15 @@ def erased_elsewhere(book: Book, topics: Topics) -> Iterator[Elsewhere]:
             continue
         for tombstone in found_there:
             if offsets := _as_ours(tombstone.offsets, shared):
-                yield Elsewhere(other.stream, tombstone, offsets)
+                yield ForeignErasure(other.stream, tombstone, offsets)
 
 
-def _others(book: Book, store: NamesStreams) -> Iterator[tuple[Book, Register]]:
+def _others(ledger: Ledger, store: SupportsStreamList) -> Iterator[tuple[Ledger, Register]]:
     """The ledgers of the other streams, with their registers."""
     for name in store.streams():
-        if name == book.stream:
+        if name == ledger.stream:
             continue
-        other = Book(store.of_stream(name), name, book.clock)
+        other = Ledger(store.of_stream(name), name, ledger.clock)
         try:
             register = other.register()
         except WrongUse:
@@ -91,46 +91,48 @@ def _others(book: Book, store: NamesStreams) -> Iterator[tuple[Book, Register]]:
             yield other, register[1]
 
 
-def _pass_over(other: Book, problem: Exception) -> None:
+def _pass_over(other: Ledger, problem: Exception) -> None:
     """Go on without a stream whose ledger is damaged: it would stop the readers of all others."""
     log.warning("what the stream %s has erased is not known: %s", other.stream, problem)
 
 
-def for_readers(book: Book) -> Book:
+def for_readers(ledger: Ledger) -> Ledger:
     """The ledger as readers of results see it: without the offsets that other streams have erased.
 
     Only for reading: for planning and audits, the offsets that this stream has read stay covered. Idempotent.
     """
-    if book.hidden:
-        return book
-    register = book.register()
+    if ledger.hidden:
+        return ledger
+    register = ledger.register()
     if register is None:
-        return book
-    return book.hiding(
-        RangeSet(part for range_ in erased_elsewhere(book, register[1].topics) for part in range_.offsets)
+        return ledger
+    return ledger.hiding(
+        RangeSet(part for range_ in erased_elsewhere(ledger, register[1].topics) for part in range_.offsets)
     )
 
 
-def erased_here(book: Book, register: Register) -> list[Tombstone]:
+def erased_here(ledger: Ledger, register: Register) -> list[Tombstone]:
     """The offsets that a stream has erased. Reads only lanes of erasures, and many of these at once."""
-    closed = [lane for part in closed_lanes(book, register) for lane in part]
+    closed = [lane for part in closed_lanes(ledger, register) for lane in part]
     lanes = dict.fromkeys(lane for lane in (*register.lanes, *closed) if erases(lane))
-    return tombstones(book.covering([record for some in _batched(lanes, _AT_ONCE) for record in _records(book, some)]))
+    return tombstones(
+        ledger.covering([record for some in _batched(lanes, _AT_ONCE) for record in _records(ledger, some)])
+    )
 
 
-def _records(book: Book, lanes: Sequence[str]) -> Iterator[Record]:
+def _records(ledger: Ledger, lanes: Sequence[str]) -> Iterator[Record]:
     """All windows of some lanes. An erasure mostly has one, and its lane's head says it whole."""
     # Heads before the history, so that one of them has a window that is committed meanwhile.
-    heads = book.heads_of(lanes)
+    heads = ledger.heads_of(lanes)
     last = [stored.head.last for stored in heads.values() if stored.head.last is not None]
     yield from last
     earlier = [(record.lane, seq) for record in last for seq in range(1, record.seq)]
     for some in _batched(earlier, _AT_ONCE):
-        yield from book.records(some)
+        yield from ledger.records(some)
     for lane in lanes:
         if lane not in heads:
             # Its head was lost. What was erased stays so.
-            yield from book.records_of(lane)
+            yield from ledger.records_of(lane)
 
 
 def _batched(items: Iterable[One], size: int) -> Iterator[list[One]]:

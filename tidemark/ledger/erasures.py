@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tidemark.ledger.book import Book, Committed, Standing
+from tidemark.ledger.ledger import Committed, CommittedSnapshot, Ledger
 from tidemark.ledger.records import ForgottenPlace, Record, SinkReceipt, each_place
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
@@ -72,54 +72,54 @@ def erased(windows: Iterable[Committed]) -> RangeSet:
     return RangeSet.union(window.erased for window in windows if window.erased)
 
 
-def is_erased(book: Book, record: Record, place: Coordinate) -> bool:
+def is_erased(ledger: Ledger, record: Record, place: Coordinate) -> bool:
     """Whether a window that covers an offset has erased it. Reads one piece of a large selection."""
-    return record.window.erases is not None and bool(book.holding([record.window.erases.selection], place))
+    return record.window.erases is not None and bool(ledger.holding([record.window.erases.selection], place))
 
 
-def erasures_since(book: Book, offsets: RangeSet, generation: int) -> list[Committed]:
+def erasures_since(ledger: Ledger, offsets: RangeSet, generation: int) -> list[Committed]:
     """The windows that have erased some of these offsets after a generation was drawn."""
-    return [window for window in book.committed() if window.generation > generation and window.erased & offsets]
+    return [window for window in ledger.committed() if window.generation > generation and window.erased & offsets]
 
 
 class WrittenPlace(NamedTuple):
     """A place where attempts may have written, and the windows whose rows stand next to what they have left there."""
 
-    standing: Standing
+    standing: CommittedSnapshot
     place: SinkReceipt
 
 
-def places_written(book: Book) -> list[WrittenPlace]:
+def places_written(ledger: Ledger) -> list[WrittenPlace]:
     """All places where any attempt of the stream may have written, each once.
 
     An attempt without a commit has no receipt, and its window may have covered any offset. So the places come from the
     notes of attempts, and from all receipts: a ledger older than the notes has only these.
     """
-    standing = book.standing()
+    standing = ledger.standing()
     # Read after the windows: an attempt notes its places before it writes.
-    register = book.register()
+    register = ledger.register()
     noted = register[1].places if register else ()
     receipts = (place for window in standing.windows for place in window.record.places)
     return [WrittenPlace(standing, place) for place in each_place((*noted, *receipts))]
 
 
-def places_to_clear(book: Book) -> list[WrittenPlace]:
+def places_to_clear(ledger: Ledger) -> list[WrittenPlace]:
     """The places written to that are not gone for good: see `places.py`."""
-    written = places_written(book)
-    there = still_there(book, (sink.place for sink in written))
+    written = places_written(ledger)
+    there = still_there(ledger, (sink.place for sink in written))
     return [sink for sink in written if sink.place in there]
 
 
-def still_there(book: Book, places: Iterable[SinkReceipt]) -> list[SinkReceipt]:
+def still_there(ledger: Ledger, places: Iterable[SinkReceipt]) -> list[SinkReceipt]:
     """The given places that are not gone for good."""
     wanted = list(places)
-    gone = gone_places(book) if wanted else {}
+    gone = gone_places(ledger) if wanted else {}
     return [sink for sink in wanted if sink.as_place not in gone]
 
 
-def gone_places(book: Book) -> dict[tuple[object, ...], ForgottenPlace]:
+def gone_places(ledger: Ledger) -> dict[tuple[object, ...], ForgottenPlace]:
     """The places that are gone for good, as people have said."""
-    register = book.register()
+    register = ledger.register()
     return (
         {forgotten.place.as_place: forgotten for forgotten in register[1].forgotten if not forgotten.back}
         if register

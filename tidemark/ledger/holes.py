@@ -9,34 +9,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidemark.ledger.book import Committed, View
+from tidemark.ledger.ledger import Committed, LedgerSnapshot
 from tidemark.ledger.records import INGEST, Gap, GapKind, Guarantee, Head, LaneKind, Record, Register, WindowRange
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 
 @dataclass
-class Reached:
+class IngestReach:
     """From where to where the windows of the ingest reach in each partition, with what they have jumped over."""
 
     _found: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
-    def by(cls, records: Iterable[Record]) -> Reached:
+    def by(cls, records: Iterable[Record]) -> IngestReach:
         reached = cls()
         for record in records:
             reached.add(record)
         return reached
 
     @classmethod
-    def within(cls, hull: RangeSet) -> Reached:
+    def within(cls, hull: RangeSet) -> IngestReach:
         return cls({part.partition: (part.start, part.until) for part in hull})
 
     def hull(self) -> RangeSet:
         return RangeSet.of_intervals((at, [found]) for at, found in self._found.items())
 
-    def and_by(self, records: Iterable[Record]) -> Reached:
+    def and_by(self, records: Iterable[Record]) -> IngestReach:
         """With more windows."""
-        reached = Reached(dict(self._found))
+        reached = IngestReach(dict(self._found))
         for record in records:
             reached.add(record)
         return reached
@@ -73,7 +73,7 @@ class Ingest:
         return cls(starts, head.offsets() if head is not None else {})
 
     @classmethod
-    def seen(cls, view: View) -> Ingest:
+    def seen(cls, view: LedgerSnapshot) -> Ingest:
         """The ingest in a view of the ledger."""
         return cls(cls.of(view.register, None).starts, view.ingested)
 
@@ -93,10 +93,10 @@ def holes(windows: Iterable[Committed], ingest: Ingest) -> RangeSet:
     windows = list(windows)
     lost, skipped = jumped_over(windows)
     covered = RangeSet.union(window.covers for window in windows)
-    return uncovered(ingest, Reached.by(window.record for window in windows), covered | lost | skipped)
+    return uncovered(ingest, IngestReach.by(window.record for window in windows), covered | lost | skipped)
 
 
-def uncovered(ingest: Ingest, reached: Reached, covered: RangeSet) -> RangeSet:
+def uncovered(ingest: Ingest, reached: IngestReach, covered: RangeSet) -> RangeSet:
     """The offsets that the ingest has had to read until now, without what windows have covered or jumped over."""
     partitions = {*ingest.positions, *reached.partitions}
     return RangeSet(ingest.asked_for(at, reached.of(at)) for at in partitions) - covered
@@ -114,28 +114,28 @@ def _by_kind(gaps: Iterable[Gap]) -> tuple[RangeSet, RangeSet]:
 
 
 @dataclass(frozen=True)
-class PassedUnread:
+class UnreadOffsets:
     """What the ingest is past without a window that has read it: holes, and what windows have jumped over by a policy."""
 
     holes: RangeSet = field(default_factory=RangeSet)
     lost: RangeSet = field(default_factory=RangeSet)
     skipped: RangeSet = field(default_factory=RangeSet)
 
-    def without(self, windows: Iterable[Committed]) -> PassedUnread:
+    def without(self, windows: Iterable[Committed]) -> UnreadOffsets:
         """What is left of it beside more windows of other lanes."""
         covered = RangeSet.union(window.covers for window in windows)
-        return PassedUnread(self.holes - covered, self.lost - covered, self.skipped - covered)
+        return UnreadOffsets(self.holes - covered, self.lost - covered, self.skipped - covered)
 
     @classmethod
-    def seen(cls, view: View) -> PassedUnread:
+    def seen(cls, view: LedgerSnapshot) -> UnreadOffsets:
         """By a view of the whole ledger."""
         covered = RangeSet.union(window.covers for window in view.windows)
         records = [window.record for window in view.windows]
         gaps = [gap for record in records for gap in record.window.gaps]
-        return passed_unread(Ingest.seen(view), Reached.by(records), covered, gaps)
+        return passed_unread(Ingest.seen(view), IngestReach.by(records), covered, gaps)
 
 
-def passed_unread(ingest: Ingest, reached: Reached, covered: RangeSet, gaps: Iterable[Gap]) -> PassedUnread:
+def passed_unread(ingest: Ingest, reached: IngestReach, covered: RangeSet, gaps: Iterable[Gap]) -> UnreadOffsets:
     """What the ingest is past, but for what windows have `covered`. `gaps`: what they have jumped over."""
     lost, skipped = _by_kind(gaps)
-    return PassedUnread(uncovered(ingest, reached, covered | lost | skipped), lost - covered, skipped - covered)
+    return UnreadOffsets(uncovered(ingest, reached, covered | lost | skipped), lost - covered, skipped - covered)

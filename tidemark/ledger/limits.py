@@ -8,7 +8,7 @@ from msgspec import structs
 
 from tidemark.errors import TooLarge
 from tidemark.ledger.codec import encode
-from tidemark.ledger.records import MOST_UNKNOWN_BYTES, BlockTallies, Head, Pending, WindowRange, positions
+from tidemark.ledger.records import MAX_UNKNOWN_BYTES, BlockTallies, Head, Pending, WindowRange, positions
 from tidemark.ledger.stores.contract import LedgerStore
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.counting import number_of
@@ -17,9 +17,9 @@ from tidemark.offsets.tallies import Count, PartitionTally
 
 # Attempt, receipt and record without the tallies, with the longest names and places that a stream file allows, and with the
 # names that messages bring.
-_RECORD_BYTES = 8_000 + MOST_UNKNOWN_BYTES
+_RECORD_BYTES = 8_000 + MAX_UNKNOWN_BYTES
 _LARGEST = 2**63 - 1
-_MOST = Count(_LARGEST, "f" * 16)
+_MAX = Count(_LARGEST, "f" * 16)
 
 
 def check_size(store: LedgerStore, value: bytes, what: str, advice: str) -> None:
@@ -55,7 +55,7 @@ def most_blocks(store: LedgerStore, partitions: Iterable[TopicPartition]) -> int
         size=_LARGEST,
         partitions=tuple(PartitionBlocks(at.topic, at.incarnation, at.partition, ()) for at in partitions),
     )
-    largest = len(encode(BlockTally(_LARGEST, _MOST, _MOST, "f" * 16, _MOST, _MOST))) + 1
+    largest = len(encode(BlockTally(_LARGEST, _MAX, _MAX, "f" * 16, _MAX, _MAX))) + 1
     return (store.max_value_bytes - len(encode(empty))) // largest
 
 
@@ -71,7 +71,7 @@ def _largest_tally(range_: WindowRange) -> PartitionTally:
         skipped=messages,
         invalid=messages,
         failed=messages,
-        rows=_MOST,
+        rows=_MAX,
         content="f" * 16,
         source="f" * 16,
         first=range_.until,

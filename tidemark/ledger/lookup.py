@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import REMEDY, Book, StoredHead
 from tidemark.ledger.closed_lanes import closed_lanes
+from tidemark.ledger.ledger import REMEDY, Ledger, StoredHead
 from tidemark.ledger.records import Gap, Head, LaneEntry, LaneState, Position, Record, WindowRange
 from tidemark.offsets.coordinates import Coordinate
 
@@ -50,7 +50,7 @@ class CoveringWindows:
         return next((record for record in self.windows if record.window.counts_for(sink)), None)
 
 
-def look_up(book: Book, place: Coordinate) -> CoveringWindows:
+def look_up(ledger: Ledger, place: Coordinate) -> CoveringWindows:
     """The windows that cover a coordinate: all that were committed when the search began, and perhaps newer ones.
 
     Takes one read for the register, one for the heads, and one per some thousand closed lanes. Selections with holes
@@ -58,24 +58,26 @@ def look_up(book: Book, place: Coordinate) -> CoveringWindows:
     history up to a window without positions is read whole.
     Raises LedgerContradiction when a head or a record is missing.
     """
-    register = book.register()
+    register = ledger.register()
     if register is None:
         return CoveringWindows((), ())
     lanes = dict(register[1].lanes)
-    for part in closed_lanes(book, register[1]):
+    for part in closed_lanes(ledger, register[1]):
         lanes |= {lane: entry for lane, entry in part.items() if _may_claim(entry, place)}
-    heads = heads_of_open(book, lanes)
+    heads = heads_of_open(ledger, lanes)
     within = {lane: entry for lane, entry in lanes.items() if _may_claim(entry, place)}
     scattered = {lane: entry.selection for lane, entry in within.items() if not _is_whole(entry)}
-    holding = book.holding(scattered.values(), place)
+    holding = ledger.holding(scattered.values(), place)
     claiming = [lane for lane in within if (ref := scattered.get(lane)) is None or ref.digest in holding]
-    passing = _passing(book, _searches(lanes, heads, claiming, place), place)
+    passing = _passing(ledger, _searches(lanes, heads, claiming, place), place)
     passing |= {
-        (record.lane, record.seq): record for stored in heads.values() for record in unpositioned(book, stored.head)
+        (record.lane, record.seq): record for stored in heads.values() for record in unpositioned(ledger, stored.head)
     }
     windows, gaps = [], []
     for (lane, _), record in passing.items():
-        if any(_holds(range_, place) for range_ in record.window.ranges) and _selects(book, lanes[lane], record, place):
+        if any(_holds(range_, place) for range_ in record.window.ranges) and _selects(
+            ledger, lanes[lane], record, place
+        ):
             windows.append(record)
         gaps += [(record, gap) for gap in record.window.gaps if _holds(gap, place)]
     return CoveringWindows(tuple(sorted(windows, key=lambda record: -record.attempt.generation)), tuple(gaps))
@@ -101,11 +103,11 @@ def _is_whole(entry: LaneEntry) -> bool:
     return entry.selection is not None and between == entry.selection.offsets
 
 
-def _selects(book: Book, entry: LaneEntry, record: Record, place: Coordinate) -> bool:
+def _selects(ledger: Ledger, entry: LaneEntry, record: Record, place: Coordinate) -> bool:
     selection = record.window.selection
     if selection is None or (selection == entry.selection and _is_whole(entry)):
         return True
-    return bool(book.holding([selection], place))
+    return bool(ledger.holding([selection], place))
 
 
 def _holds(part: WindowRange | Gap, place: Coordinate) -> bool:
@@ -138,23 +140,23 @@ class _WindowSearch:
             self.behind, self.record = record.seq, record
 
 
-def _passing(book: Book, open_: Iterable[_WindowSearch], place: Coordinate) -> dict[tuple[str, int], Record]:
+def _passing(ledger: Ledger, open_: Iterable[_WindowSearch], place: Coordinate) -> dict[tuple[str, int], Record]:
     """The window of each lane that moved its position over a coordinate, by reading or by jumping, if there is one."""
     searches = {search.lane: search for search in open_}
     while wanted := [search for search in searches.values() if search.next()]:
-        for record in book.records([key for search in wanted[:_LANES_AT_ONCE] for key in search.next()]):
+        for record in ledger.records([key for search in wanted[:_LANES_AT_ONCE] for key in search.next()]):
             searches[record.lane].learn(record, place)
     return {(lane, search.record.seq): search.record for lane, search in searches.items() if search.record is not None}
 
 
-def heads_of_open(book: Book, lanes: Mapping[str, LaneEntry]) -> dict[str, StoredHead]:
+def heads_of_open(ledger: Ledger, lanes: Mapping[str, LaneEntry]) -> dict[str, StoredHead]:
     """The heads of the lanes that are not closed. The history has all windows of the closed lanes."""
     names = [lane for lane, entry in lanes.items() if entry.windows is None]
-    heads = book.heads_of(names)
+    heads = ledger.heads_of(names)
     for lane in names:
         if lane not in heads and lanes[lane].state != LaneState.OPENING:
             raise LedgerContradiction(
-                f"the head of {book.stream}/{lane} is missing, although the register says that the lane is "
+                f"the head of {ledger.stream}/{lane} is missing, although the register says that the lane is "
                 f"{lanes[lane].state.value}. {REMEDY}."
             )
     return heads
@@ -171,11 +173,11 @@ def _searches(
             yield _WindowSearch(lane, 0, heads[lane].head.seq, heads[lane].head.last)
 
 
-def unpositioned(book: Book, head: Head) -> Iterator[Record]:
+def unpositioned(ledger: Ledger, head: Head) -> Iterator[Record]:
     """The windows of a lane up to the last one that moved no position. A search by positions cannot find these."""
     if not head.unpositioned:
         return
-    yield from (record for record in book.records_of(head.lane) if record.seq <= head.unpositioned)
+    yield from (record for record in ledger.records_of(head.lane) if record.seq <= head.unpositioned)
     if head.last is not None and head.last.seq == head.unpositioned:
         yield head.last
 

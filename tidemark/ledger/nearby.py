@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tidemark.ledger.book import NOTHING_SEEN, Book, View, authority_of
 from tidemark.ledger.closed_lanes import closed_lanes
+from tidemark.ledger.ledger import NOTHING_SEEN, Ledger, LedgerSnapshot, authority_of
 from tidemark.ledger.lookup import heads_of_open, unpositioned
 from tidemark.ledger.records import LaneEntry, Position, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -35,65 +35,65 @@ class _Gap(NamedTuple):
         return [self.before + distance * step // (steps + 1) for step in range(1, steps + 1)]
 
 
-def view_near(book: Book, within: RangeSet, *, beside: frozenset[str] = frozenset()) -> View:
-    """As `Book.view`, but that only the windows are in it which cover some of these offsets: nothing is said of others.
+def view_near(ledger: Ledger, within: RangeSet, *, beside: frozenset[str] = frozenset()) -> LedgerSnapshot:
+    """As `Ledger.view`, but that only the windows are in it which cover some of these offsets: nothing is said of others.
 
     `beside`: lanes whose windows are left out.
 
     Raises LedgerContradiction when a head or a record is missing.
     """
-    stored = book.register()
+    stored = ledger.register()
     if stored is None:
         return NOTHING_SEEN
     register = stored[1]
     lanes = dict(register.lanes)
-    for part in closed_lanes(book, register):
+    for part in closed_lanes(ledger, register):
         lanes |= {lane: entry for lane, entry in part.items() if _may_cover(entry, within)}
     lanes = {lane: entry for lane, entry in lanes.items() if lane not in beside}
-    heads = heads_of_open(book, lanes)
+    heads = heads_of_open(ledger, lanes)
     records: dict[tuple[str, int], Record] = {}
     for lane, entry in lanes.items():
         head = heads[lane].head if lane in heads else None
         found: Iterable[Record] = ()
         if entry.windows is not None:
-            found = _of_closed(book, lane, entry, within)
+            found = _of_closed(ledger, lane, entry, within)
         elif head is not None and head.last is not None and _may_cover(entry, within):
             start = head.unpositioned or 0
             # Without positions, nothing is known of windows that are not read.
             begin = {} if start else _offsets(entry.start)
             gap = _Gap(start, begin, head.seq, head.offsets())
-            found = (*unpositioned(book, head), head.last, *_in_gaps(book, lane, [gap], within))
+            found = (*unpositioned(ledger, head), head.last, *_in_gaps(ledger, lane, [gap], within))
         records |= {(record.lane, record.seq): record for record in found if _touches(record, within)}
-    covering = book.covering([book.with_receipt(record) for _, record in sorted(records.items())])
+    covering = ledger.covering([ledger.with_receipt(record) for _, record in sorted(records.items())])
     windows = [window for window in covering if window.covers & within]
-    return View(
+    return LedgerSnapshot(
         windows,
-        authority_of(windows, None).without(book.hidden),
+        authority_of(windows, None).without(ledger.hidden),
         {lane: head_.head.seq for lane, head_ in heads.items()},
         register.closed,
-        hidden=book.hidden,
+        hidden=ledger.hidden,
         register=register,
         heads={lane: head_.head for lane, head_ in heads.items()},
     )
 
 
-def _of_closed(book: Book, lane: str, entry: LaneEntry, within: RangeSet) -> Iterator[Record]:
+def _of_closed(ledger: Ledger, lane: str, entry: LaneEntry, within: RangeSet) -> Iterator[Record]:
     windows = entry.windows or 0
     if windows <= _AT_ONCE:
-        yield from book.records([(lane, seq) for seq in range(1, windows + 1)])
+        yield from ledger.records([(lane, seq) for seq in range(1, windows + 1)])
         return
-    (last,) = book.records([(lane, windows)])
+    (last,) = ledger.records([(lane, windows)])
     yield last
-    yield from _in_gaps(book, lane, [_Gap(0, _offsets(entry.start), windows, _offsets(last.positions))], within)
+    yield from _in_gaps(ledger, lane, [_Gap(0, _offsets(entry.start), windows, _offsets(last.positions))], within)
 
 
-def _in_gaps(book: Book, lane: str, gaps: Sequence[_Gap], within: RangeSet) -> Iterator[Record]:
+def _in_gaps(ledger: Ledger, lane: str, gaps: Sequence[_Gap], within: RangeSet) -> Iterator[Record]:
     """The windows of some gaps that may cover some of the offsets, and a few others."""
     while gaps := [gap for gap in gaps if gap.behind - gap.before > 1 and _passes(gap, within)]:
         wanted = [(lane, seq) for gap in gaps for seq in gap.samples()]
         read: dict[int, Record] = {}
         for first in range(0, len(wanted), _AT_ONCE):
-            read |= {record.seq: record for record in book.records(wanted[first : first + _AT_ONCE])}
+            read |= {record.seq: record for record in ledger.records(wanted[first : first + _AT_ONCE])}
         yield from read.values()
         gaps = [smaller for gap in gaps for smaller in _divided(gap, read)]
 

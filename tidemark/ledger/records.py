@@ -13,7 +13,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct, field
 
-from tidemark.ledger.stores.contract import Anew, Offsets
+from tidemark.ledger.stores.contract import Offsets, ResetOffset
 from tidemark.offsets.blocks import PartitionBlocks
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
@@ -69,7 +69,7 @@ class Guarantee(StrEnum):
     """
 
     AT_LEAST_ONCE = "at_least_once"
-    AT_MOST_ONCE = "at_most_once"
+    AT_MAX_ONCE = "at_most_once"
     NONE = "none"
 
 
@@ -115,10 +115,7 @@ class SelectionRef(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 
 
 class Erasure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The offsets that a lane erases, who asked and who approved: None if nobody is known, or had to approve.
-
-    A lane may cover more offsets: where a sink needs whole blocks, the rest of these is read again.
-    """
+    """The offsets that a lane erases, who asked and who approved: None if nobody is known, or had to approve."""
 
     selection: SelectionRef
     asked_by: str | None = None
@@ -129,15 +126,13 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The request that a run's lanes were opened for. The run's name stands for this request, and for no other.
 
     `fields`: the request's fields that were filled in; a long text by its digest. `selection` and `again` are the
-    claims of all lanes of the run together: see `open_request`. `erases` is the erased part. `named` is the part that
-    people have named, None if all of it: a replay may read more, since a sink needs whole blocks.
+    claims of all lanes of the run together: see `open_request`. `erases` is the erased part.
     """
 
     fields: dict[str, str]
     selection: SelectionRef | None = None
     again: SelectionRef | None = None
     erases: SelectionRef | None = None
-    named: SelectionRef | None = None
 
 
 class WindowRange(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=True):
@@ -216,8 +211,6 @@ class Window(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=
     sinks: tuple[str, ...] | None = None
     # None for every window but those of an erasure.
     erases: Erasure | None = None
-    # The offsets that people have named; the window's others are only read again. None means all of it.
-    named: SelectionRef | None = None
 
     def counts_for(self, sink: str | None) -> bool:
         """Whether the window decides which rows count at its offsets in a sink; None for the dead letters and the
@@ -291,7 +284,7 @@ class BlocksRef(Struct, frozen=True, forbid_unknown_fields=True):
     size: int
 
 
-_MOST_UNKNOWN_NAMES, MOST_UNKNOWN_BYTES = 20, 750
+_MAX_UNKNOWN_NAMES, MAX_UNKNOWN_BYTES = 20, 750
 
 
 class UnknownFields(Struct, frozen=True, forbid_unknown_fields=True):
@@ -311,8 +304,8 @@ class UnknownFields(Struct, frozen=True, forbid_unknown_fields=True):
 
     def for_a_receipt(self) -> UnknownFields:
         """The same with its most frequent names: as many as have room. JSON may write a character in six bytes."""
-        names = self.names[:_MOST_UNKNOWN_NAMES]
-        while len(msgspec.json.encode(names)) > MOST_UNKNOWN_BYTES:
+        names = self.names[:_MAX_UNKNOWN_NAMES]
+        while len(msgspec.json.encode(names)) > MAX_UNKNOWN_BYTES:
             names = names[:-1]
         return UnknownFields(self.messages, names)
 
@@ -337,7 +330,7 @@ class Receipt(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only
 class Record(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=True):
     """A committed window. The head holds the last one; the history keeps all of them for good.
 
-    Without a `receipt`, the window was committed before it was read (`at_most_once`): see `Book.with_receipt`.
+    Without a `receipt`, the window was committed before it was read (`at_most_once`): see `Ledger.with_receipt`.
     """
 
     format: int = FORMAT
@@ -395,7 +388,7 @@ def exported(record: Record, before: Iterable[Position] | None = None) -> Offset
         partitions = changed.setdefault(position.topic, {})
         if position.at in read:
             anew = position.at not in known and (position.topic, position.partition) in earlier
-            partitions[position.partition] = Anew(position.offset) if anew else position.offset
+            partitions[position.partition] = ResetOffset(position.offset) if anew else position.offset
     return changed
 
 

@@ -24,11 +24,11 @@ from tidemark.errors import (
     OffsetsErased,
     WrongUse,
 )
-from tidemark.ledger.book import REGISTER, REMEDY, Book, StoredHead, View, head_key
 from tidemark.ledger.closed_lanes import closed_lanes, given_up
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.erasures import erased
 from tidemark.ledger.incarnations import Topics, written_range
+from tidemark.ledger.ledger import REGISTER, REMEDY, Ledger, LedgerSnapshot, StoredHead, head_key
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
     INGEST,
@@ -47,7 +47,7 @@ from tidemark.ledger.records import (
     each_place,
 )
 from tidemark.ledger.retirement import check_in_use
-from tidemark.ledger.stores.doubt import NotMine, swap_surely
+from tidemark.ledger.stores.doubt import CompareAndSetFailed, swap_surely
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
@@ -61,31 +61,31 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
-def draw_generation(book: Book) -> tuple[int, str]:
+def draw_generation(ledger: Ledger) -> tuple[int, str]:
     """Draw the next generation: max(now, last + 1), in milliseconds. Returns the generation and the draw's token.
 
     A draw in doubt is repeated: an unused number does no harm.
     Raises ClockBehind when this clock is far behind the last generation, ClockAhead when it is far ahead of the server's.
     """
-    book.before_draw(book)
+    ledger.before_draw(ledger)
     drawn = 0
 
     def draw(register: Register) -> Register:
         nonlocal drawn
-        now = book.clock()
+        now = ledger.clock()
         if register.generation - now > MAX_CLOCK_DIFFERENCE_MS and not _counts(register):
-            raise _behind(book, register.generation, now)
+            raise _behind(ledger, register.generation, now)
         if now - register.generation > MAX_CLOCK_DIFFERENCE_MS:
             # The last draw cannot judge this clock: it may be an hour old, or may have come from a wrong clock.
-            _check_not_ahead(book, now)
+            _check_not_ahead(ledger, now)
         drawn = max(now, register.generation + 1)
         return structs.replace(register, generation=drawn)
 
-    register = change(book, draw)
+    register = change(ledger, draw)
     return drawn, register.token
 
 
-def note_places(book: Book, places: Iterable[SinkReceipt]) -> None:
+def note_places(ledger: Ledger, places: Iterable[SinkReceipt]) -> None:
     """Note where an attempt is about to write. Call it before the first write: an erasure clears all places noted.
 
     Receipts alone do not name them: an attempt without a commit has none. Raises WrongUse for a place that is gone for good.
@@ -97,17 +97,17 @@ def note_places(book: Book, places: Iterable[SinkReceipt]) -> None:
         if forgotten := next((gone[place.as_place] for place in wanted if place.as_place in gone), None):
             words = shlex.join(forgotten.place.words)
             raise WrongUse(
-                f"{book.stream} may not write to {words}: {forgotten.said()}. What was erased since was not cleared there. If "
-                f"it is there again, clear it first: tidemark ledger forget-place {book.stream} {words} --back. Otherwise name "
-                "another place in the stream file"
+                f"{ledger.stream} may not write to {words}: {forgotten.said()}. What was erased since was not cleared there. "
+                f"If it is there again, clear it first: tidemark ledger forget-place {ledger.stream} {words} --back. Otherwise "
+                "name another place in the stream file"
             )
         noted = each_place((*register.places, *wanted))
         return register if noted == register.places else structs.replace(register, places=noted)
 
-    change(book, note)
+    change(ledger, note)
 
 
-def accept_generation(book: Book, reason: str) -> int:
+def accept_generation(ledger: Ledger, reason: str) -> int:
     """Let draws go on from a last generation that is far ahead of all clocks. Returns that generation.
 
     A wrong clock drew such a generation. Each later draw is the last + 1, until the clocks reach it.
@@ -115,17 +115,17 @@ def accept_generation(book: Book, reason: str) -> int:
     """
 
     def accept(register: Register) -> Register:
-        now, server = book.clock(), book.store.time()
+        now, server = ledger.clock(), ledger.store.time()
         if register.generation - now <= MAX_CLOCK_DIFFERENCE_MS:
             raise WrongUse(
-                f"the last generation of {book.stream} is not far ahead of this machine's clock: nothing to do"
+                f"the last generation of {ledger.stream} is not far ahead of this machine's clock: nothing to do"
             )
         if server is not None and server - now > MAX_CLOCK_DIFFERENCE_MS:
-            raise _behind(book, register.generation, now)
+            raise _behind(ledger, register.generation, now)
         accepted = AcceptedClock(generation=register.generation, reason=reason, at=now)
         return structs.replace(register, clock=accepted)
 
-    return change(book, accept).generation
+    return change(ledger, accept).generation
 
 
 def _counts(register: Register) -> bool:
@@ -133,64 +133,64 @@ def _counts(register: Register) -> bool:
     return register.clock is not None and register.generation - register.clock.generation < MAX_CLOCK_DIFFERENCE_MS
 
 
-def _behind(book: Book, generation: int, now: int) -> ClockBehind:
-    said = f"the last generation of {book.stream} is {(generation - now) / 1000:.0f} s ahead of this machine's clock"
-    server = book.store.time()
+def _behind(ledger: Ledger, generation: int, now: int) -> ClockBehind:
+    said = f"the last generation of {ledger.stream} is {(generation - now) / 1000:.0f} s ahead of this machine's clock"
+    server = ledger.store.time()
     if server is not None and generation - server > MAX_CLOCK_DIFFERENCE_MS >= server - now:
         return ClockBehind(
             f"{said}, and of that of the ledger's server: the clock that drew it was wrong. When it is right again, go on "
-            f"with: tidemark ledger clock {book.stream} --accept --reason ..."
+            f"with: tidemark ledger clock {ledger.stream} --accept --reason ..."
         )
     return ClockBehind(f"{said}: set the clock that is wrong (this one, or that of the machine that drew it)")
 
 
-def check_clock(book: Book) -> None:
+def check_clock(ledger: Ledger) -> None:
     """Raises ClockAhead when this machine's clock is far ahead of that of the ledger's server."""
-    _check_not_ahead(book, book.clock())
+    _check_not_ahead(ledger, ledger.clock())
 
 
-def latest_clock(book: Book) -> int:
+def latest_clock(ledger: Ledger) -> int:
     """This machine's time or that of the ledger's server, whichever is later: an earlier restoration may have had either.
 
     They differ by as much as clocks may.
     """
-    now = book.clock()
-    return max(now, min(book.store.time() or 0, now + MAX_CLOCK_DIFFERENCE_MS))
+    now = ledger.clock()
+    return max(now, min(ledger.store.time() or 0, now + MAX_CLOCK_DIFFERENCE_MS))
 
 
-def _check_not_ahead(book: Book, now: int) -> None:
-    server = book.store.time()
+def _check_not_ahead(ledger: Ledger, now: int) -> None:
+    server = ledger.store.time()
     if server is not None and now - server > MAX_CLOCK_DIFFERENCE_MS:
         raise ClockAhead(
             f"this machine's clock is {(now - server) / 1000:.0f} s ahead of that of the ledger's server. A generation that "
-            f"it draws would stop all other runs of {book.stream} for so long: set the clock that is wrong"
+            f"it draws would stop all other runs of {ledger.stream} for so long: set the clock that is wrong"
         )
 
 
-def change(book: Book, edit: Callable[[Register], Register]) -> Register:
+def change(ledger: Ledger, edit: Callable[[Register], Register]) -> Register:
     """Change the register by compare-and-set. `edit` gets the newest one, and runs again after another writer was faster."""
     while True:
-        current = book.register() or _create(book)
+        current = ledger.register() or _create(ledger)
         stored, register = current
         try:
             edited = edit(register)
         except LedgerContradiction:
             # The edit may have read values that are newer than this register. It is a contradiction only if the register
             # has not changed since.
-            newest = book.register()
+            newest = ledger.register()
             if newest is None or newest[0] == stored:
                 raise
             continue
         if edited is register:
             return register
         check_in_use(register)
-        edited = given_up(book, edited)
+        edited = given_up(ledger, edited)
         edited = structs.replace(edited, token=new_token())
         value = encode(edited)
-        check_size(book.store, value, f"the register of {book.stream}", "close lanes that are open and not needed")
+        check_size(ledger.store, value, f"the register of {ledger.stream}", "close lanes that are open and not needed")
         try:
-            swap_surely(book.store, REGISTER, stored, value, _has_token(edited.token))
-        except NotMine:
+            swap_surely(ledger.store, REGISTER, stored, value, _has_token(edited.token))
+        except CompareAndSetFailed:
             continue
         return edited
 
@@ -199,35 +199,35 @@ def _has_token(token: str) -> Callable[[bytes], bool]:
     return lambda stored: decode(stored, Register, "the register").token == token
 
 
-def _create(book: Book) -> tuple[bytes, Register]:
+def _create(ledger: Ledger) -> tuple[bytes, Register]:
     """The first register of a stream. Raises LedgerContradiction when the stream already has heads or history."""
-    orphan = next(iter(book.store.scan(("head",))), None) or next(iter(book.store.scan(("history",))), None)
+    orphan = next(iter(ledger.store.scan(("head",))), None) or next(iter(ledger.store.scan(("history",))), None)
     if orphan is not None:
         # Another first run may have made the register, and then this value, since this run looked for the register.
-        if (stored := book.register()) is not None:
+        if (stored := ledger.register()) is not None:
             return stored
-        raise LedgerContradiction(f"{book.stream} has {'/'.join(orphan[0])} and no register: it was lost. {REMEDY}.")
-    book.store.prepare()
-    register = Register(stream=book.stream, ledger=new_token(), generation=0, token=new_token())
+        raise LedgerContradiction(f"{ledger.stream} has {'/'.join(orphan[0])} and no register: it was lost. {REMEDY}.")
+    ledger.store.prepare()
+    register = Register(stream=ledger.stream, ledger=new_token(), generation=0, token=new_token())
     value = encode(register)
     try:
-        swap_surely(book.store, REGISTER, None, value, _has_token(register.token))
-    except NotMine:
-        stored = book.register()
+        swap_surely(ledger.store, REGISTER, None, value, _has_token(register.token))
+    except CompareAndSetFailed:
+        stored = ledger.register()
         if stored is None:
-            raise LedgerContradiction(f"the register of {book.stream} was there and is gone") from None
+            raise LedgerContradiction(f"the register of {ledger.stream} was there and is gone") from None
         return stored
     return value, register
 
 
-def change_topics(book: Book, edit: Callable[[Topics], Topics]) -> Topics:
+def change_topics(ledger: Ledger, edit: Callable[[Topics], Topics]) -> Topics:
     """Change the topics in the register. Returns all of them."""
 
     def edited(register: Register) -> Register:
         topics = edit(register.topics)
         return register if topics is register.topics else structs.replace(register, topics=topics)
 
-    return change(book, edited).topics
+    return change(ledger, edited).topics
 
 
 class NewLane(Struct, frozen=True, kw_only=True):
@@ -248,7 +248,7 @@ class NewLane(Struct, frozen=True, kw_only=True):
 
 
 def open_lane(
-    book: Book,
+    ledger: Ledger,
     lane: str,
     kind: LaneKind,
     *,
@@ -260,11 +260,13 @@ def open_lane(
 ) -> StoredHead:
     """Open one lane, as `open_together`."""
     wanted = NewLane(lane=lane, kind=kind, run=run, start=start, selection=selection, reason=reason, sinks=sinks)
-    (opened,) = open_together(book, wanted)
+    (opened,) = open_together(ledger, wanted)
     return opened
 
 
-def open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None] | None = None) -> list[StoredHead]:
+def open_together(
+    ledger: Ledger, *wanted: NewLane, judge: Callable[[LedgerSnapshot], None] | None = None
+) -> list[StoredHead]:
     """Open lanes in one step, all or none, and return their heads. Repeating it, as after a crash, returns the same heads.
 
     The head of a finished lane is closed. Raises ClaimOverlap when another open lane has claimed some of the offsets;
@@ -277,21 +279,21 @@ def open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None] | 
     and gone since the caller looked.
     """
     # Finish half-closed lanes after a crash, so that these lanes give up their claims.
-    open_lanes(book)
+    open_lanes(ledger)
 
     def enter(register: Register) -> Register:
         # One look for all lanes: two of them could differ, and each reads the whole history.
-        seen = cache(lambda: _ClaimedState(book.head(INGEST), book.view()))
+        seen = cache(lambda: _ClaimedState(ledger.head(INGEST), ledger.view()))
         before = register
         for lane in wanted:
-            register = _entered(book, register, lane, seen)
+            register = _entered(ledger, register, lane, seen)
         if judge is not None and register is not before:
             judge(seen().view)
         return register
 
-    entries = change(book, enter).lanes
+    entries = change(ledger, enter).lanes
     return [
-        _opened(book, lane.lane, entries[lane.lane]) if lane.lane in entries else required_head(book, lane.lane)
+        _opened(ledger, lane.lane, entries[lane.lane]) if lane.lane in entries else required_head(ledger, lane.lane)
         for lane in wanted
     ]
 
@@ -301,32 +303,32 @@ class _ClaimedState:
     """The state that claims are compared with. The ingest's head is read before the windows, so none lies between the two."""
 
     ingest: StoredHead | None
-    view: View
+    view: LedgerSnapshot
 
 
-def _entered(book: Book, register: Register, wanted: NewLane, seen: Callable[[], _ClaimedState]) -> Register:
+def _entered(ledger: Ledger, register: Register, wanted: NewLane, seen: Callable[[], _ClaimedState]) -> Register:
     """The register with a lane that is opening. The same register if the lane is open, or done."""
     known = register.lanes.get(wanted.lane)
     if known is not None:
-        _check_same(book, known, wanted)
+        _check_same(ledger, known, wanted)
         return register
-    if (before := book.head(wanted.lane)) is not None:
-        _check_done(book, before.head, wanted)
+    if (before := ledger.head(wanted.lane)) is not None:
+        _check_done(ledger, before.head, wanted)
         return register
-    if book.record(wanted.lane, 1) is not None:
-        raise LedgerContradiction(f"{book.stream}/{wanted.lane} has committed windows and no head. {REMEDY}.")
+    if ledger.record(wanted.lane, 1) is not None:
+        raise LedgerContradiction(f"{ledger.stream}/{wanted.lane} has committed windows and no head. {REMEDY}.")
     if wanted.sinks is not None and (wanted.kind != LaneKind.REPLAY or not wanted.sinks):
-        raise WrongUse(f"{book.stream}/{wanted.lane}: only a replay writes some sinks alone, and it names them")
-    _check_claim(book, register, wanted.kind, wanted.selection, seen)
+        raise WrongUse(f"{ledger.stream}/{wanted.lane}: only a replay writes some sinks alone, and it names them")
+    _check_claim(ledger, register, wanted.kind, wanted.selection, seen)
     entry = LaneEntry(
         kind=wanted.kind,
         state=LaneState.OPENING,
         token=new_token(),
-        opened_at=book.clock(),
+        opened_at=ledger.clock(),
         run=wanted.run,
         reason=wanted.reason,
         start=wanted.start,
-        until=_ends(book, wanted.start, wanted.selection),
+        until=_ends(ledger, wanted.start, wanted.selection),
         selection=wanted.selection,
         asked_by=wanted.asked_by,
         approved_by=wanted.approved_by,
@@ -338,73 +340,73 @@ def _entered(book: Book, register: Register, wanted: NewLane, seen: Callable[[],
     return structs.replace(register, lanes={**register.lanes, wanted.lane: entry})
 
 
-def required_head(book: Book, lane: str) -> StoredHead:
+def required_head(ledger: Ledger, lane: str) -> StoredHead:
     """A lane's head; a half-opened lane gets its head now.
 
     Raises WrongUse for a lane that never was, and LedgerContradiction when the head was lost.
     """
-    stored = book.head(lane)
+    stored = ledger.head(lane)
     if stored is not None:
         return stored
-    register = book.register()
+    register = ledger.register()
     entry = register[1].lanes.get(lane) if register else None
     if entry is not None:
-        return _opened(book, lane, entry)
-    closed = register is not None and any(lane in part for part in closed_lanes(book, register[1]))
-    if closed or book.record(lane, 1) is not None:
-        raise LedgerContradiction(f"the head of {book.stream}/{lane} is missing. {REMEDY}.")
-    raise WrongUse(f"{book.stream} has no lane {lane}")
+        return _opened(ledger, lane, entry)
+    closed = register is not None and any(lane in part for part in closed_lanes(ledger, register[1]))
+    if closed or ledger.record(lane, 1) is not None:
+        raise LedgerContradiction(f"the head of {ledger.stream}/{lane} is missing. {REMEDY}.")
+    raise WrongUse(f"{ledger.stream} has no lane {lane}")
 
 
-def open_lanes(book: Book) -> dict[str, StoredHead]:
+def open_lanes(ledger: Ledger) -> dict[str, StoredHead]:
     """The heads of the open lanes. Finishes openings and closings that a crash interrupted, or that are under way.
 
     Raises WrongUse for a ledger that was retired.
     """
-    register = book.register()
+    register = ledger.register()
     if register is not None:
         check_in_use(register[1])
     open_now = register[1].lanes if register else {}
-    heads = book.heads_of(open_now)
+    heads = ledger.heads_of(open_now)
     for lane, entry in open_now.items():
         if lane not in heads or entry.state == LaneState.OPENING:
-            heads[lane] = _opened(book, lane, entry)
+            heads[lane] = _opened(ledger, lane, entry)
         if heads[lane].head.state == LaneState.CLOSED:
-            close_lane(book, lane)
+            close_lane(ledger, lane)
             del heads[lane]
     return heads
 
 
-def _opened(book: Book, lane: str, entry: LaneEntry) -> StoredHead:
+def _opened(ledger: Ledger, lane: str, entry: LaneEntry) -> StoredHead:
     """The head of a lane in the register. An opening lane is marked as open."""
-    head = _head_of(book, lane, entry)
+    head = _head_of(ledger, lane, entry)
     if entry.state == LaneState.OPENING:
-        change(book, lambda register: _marked(register, lane, LaneState.OPEN))
+        change(ledger, lambda register: _marked(register, lane, LaneState.OPEN))
     return head
 
 
-def _ends(book: Book, start: tuple[Position, ...], selection: SelectionRef | None) -> tuple[int, ...]:
+def _ends(ledger: Ledger, start: tuple[Position, ...], selection: SelectionRef | None) -> tuple[int, ...]:
     """Where a selection ends in each partition, in the order of `start`; empty if the selection does not begin at `start`."""
     if selection is None:
         return ()
-    hull = {range_.partition: (range_.start, range_.until) for range_ in book.selection(selection).hull()}
+    hull = {range_.partition: (range_.start, range_.until) for range_ in ledger.selection(selection).hull()}
     if {position.at: position.offset for position in start} != {at: begins for at, (begins, _) in hull.items()}:
         return ()
     return tuple(hull[position.at][1] for position in start)
 
 
-def _head_of(book: Book, lane: str, entry: LaneEntry) -> StoredHead:
+def _head_of(ledger: Ledger, lane: str, entry: LaneEntry) -> StoredHead:
     """The lane's head, made from the register's entry if it is missing. Every run makes the same head."""
-    current = book.head(lane)
+    current = ledger.head(lane)
     if current is not None:
         return current
     if entry.state != LaneState.OPENING:
         raise LedgerContradiction(
-            f"the head of {book.stream}/{lane} is missing, although the register says that the lane is "
+            f"the head of {ledger.stream}/{lane} is missing, although the register says that the lane is "
             f"{entry.state.value}. It never starts over. {REMEDY}."
         )
     head = Head(
-        stream=book.stream,
+        stream=ledger.stream,
         lane=lane,
         kind=entry.kind,
         state=LaneState.OPEN,
@@ -413,78 +415,78 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> StoredHead:
         positions=entry.start,
         asked=entry.asked,
     )
-    # NotMine: another run made the head, and may have changed it since.
-    with suppress(NotMine):
-        swap_surely(book.store, head_key(lane), None, encode(head), lambda stored: stored == encode(head))
-    current = book.head(lane)
+    # CompareAndSetFailed: another run made the head, and may have changed it since.
+    with suppress(CompareAndSetFailed):
+        swap_surely(ledger.store, head_key(lane), None, encode(head), lambda stored: stored == encode(head))
+    current = ledger.head(lane)
     if current is None:
-        raise LedgerContradiction(f"the head of {book.stream}/{lane} was made and is gone")
+        raise LedgerContradiction(f"the head of {ledger.stream}/{lane} was made and is gone")
     return current
 
 
-def pause_lane(book: Book, lane: str, paused: Paused | None) -> None:
+def pause_lane(ledger: Ledger, lane: str, paused: Paused | None) -> None:
     """Let no further window of an open lane begin; with None, let windows begin again. Raises WrongUse for other lanes."""
     if lane == INGEST:
-        raise WrongUse(f"{book.stream}/{INGEST} is paused and resumed in Airflow, with its DAG")
+        raise WrongUse(f"{ledger.stream}/{INGEST} is paused and resumed in Airflow, with its DAG")
 
     def edit(register: Register) -> Register:
         entry = register.lanes.get(lane)
         if entry is None:
-            raise WrongUse(f"{book.stream} has no open lane {lane}")
+            raise WrongUse(f"{ledger.stream} has no open lane {lane}")
         return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, paused=paused)})
 
-    change(book, edit)
+    change(ledger, edit)
 
 
-def check_not_paused(book: Book, lane: str) -> None:
+def check_not_paused(ledger: Ledger, lane: str) -> None:
     """Raises LanePaused for a lane of which no further window may begin now."""
-    stored = book.register()
+    stored = ledger.register()
     entry = stored[1].lanes.get(lane) if stored else None
     if entry is not None and entry.paused is not None:
         raise LanePaused(
-            f"{book.stream}/{lane} is paused: {entry.paused.reason}. What it has committed stays, and what it has not read "
-            f"stays claimed. To go on: tidemark resume {book.stream} {lane}, then run it again (in Airflow: clear its task)"
+            f"{ledger.stream}/{lane} is paused: {entry.paused.reason}. What it has committed stays, and what it has not read "
+            f"stays claimed. To go on: tidemark resume {ledger.stream} {lane}, then run it again (in Airflow: clear its task)"
         )
 
 
-def close_lane(book: Book, lane: str, because: str | None = None) -> None:
+def close_lane(ledger: Ledger, lane: str, because: str | None = None) -> None:
     """Mark a settled lane with nothing pending as closed, then release its claim. Its name is never used again.
 
     Goes on where an earlier try has stopped; a closed lane stays as it is. `because` is why a lane is closed before it is
     done. Raises WrongUse for a lane that does not exist, Conflict for a lane with unfinished work.
     """
     if lane == INGEST:
-        raise WrongUse(f"{book.stream}/{INGEST} is never closed: the stream goes on in it")
+        raise WrongUse(f"{ledger.stream}/{INGEST} is never closed: the stream goes on in it")
     while True:
-        stored = required_head(book, lane)
+        stored = required_head(ledger, lane)
         head = stored.head
         if head.pending is not None:
             raise Conflict(
-                f"{book.stream}/{lane} has window {head.pending.window.seq} pending: finish it by running it again, or give "
-                f"it up (tidemark ledger abandon {book.stream} {lane} --reason ...). Then the lane can be closed"
+                f"{ledger.stream}/{lane} has window {head.pending.window.seq} pending: finish it by running it again, or give "
+                f"it up (tidemark ledger abandon {ledger.stream} {lane} --reason ...). Then the lane can be closed"
             )
         if head.state != LaneState.CLOSED:
             # A closed head was settled before, whatever the mark says: a backup has no marks, and a late one may be older.
-            if head.last is not None and not book.is_settled(head.last):
+            if head.last is not None and not ledger.is_settled(head.last):
                 raise Conflict(
-                    f"window {head.seq} of {book.stream}/{lane} is committed and not settled yet: any run of {book.stream} "
+                    f"window {head.seq} of {ledger.stream}/{lane} is committed and not settled yet: any run of {ledger.stream} "
                     "settles it. Then the lane can be closed"
                 )
             closed = structs.replace(head, state=LaneState.CLOSED, token=new_token(), closed_early=because)
             try:
-                swap_surely(book.store, head_key(lane), stored.bytes, encode(closed), _closed_by(closed.token))
-            except NotMine:
+                swap_surely(ledger.store, head_key(lane), stored.bytes, encode(closed), _closed_by(closed.token))
+            except CompareAndSetFailed:
                 continue
             head = closed
-        _release(book, head)
+        _release(ledger, head)
         return
 
 
-def _release(book: Book, head: Head) -> None:
+def _release(ledger: Ledger, head: Head) -> None:
     # Always after the last commit, whatever the clocks say: `newest_windows` depends on this order.
-    closed_at = max(book.clock(), head.last.committed_at + 1 if head.last else 0)
+    closed_at = max(ledger.clock(), head.last.committed_at + 1 if head.last else 0)
     change(
-        book,
+        ledger,
         lambda register: _marked(
             register,
             head.lane,
@@ -529,26 +531,26 @@ def check_asked(stream: str, run: str, before: RunRequest | None, now: Mapping[s
     )
 
 
-def _check_same(book: Book, known: LaneEntry, wanted: NewLane) -> None:
+def _check_same(ledger: Ledger, known: LaneEntry, wanted: NewLane) -> None:
     if wanted.asked is not None:
-        check_asked(book.stream, wanted.run, known.asked, wanted.asked.fields)
+        check_asked(ledger.stream, wanted.run, known.asked, wanted.asked.fields)
     if (known.kind, known.selection, known.erases) != (wanted.kind, wanted.selection, wanted.erases):
-        raise Conflict(f"{book.stream}/{wanted.lane} is open already, for other offsets or as another kind of lane")
+        raise Conflict(f"{ledger.stream}/{wanted.lane} is open already, for other offsets or as another kind of lane")
     if known.sinks != wanted.sinks:
         into = "all sinks" if known.sinks is None else f"{', '.join(known.sinks)} alone"
-        raise Conflict(f"{book.stream}/{wanted.lane} is open already, and writes {into}")
+        raise Conflict(f"{ledger.stream}/{wanted.lane} is open already, and writes {into}")
 
 
-def _check_done(book: Book, head: Head, wanted: NewLane) -> None:
+def _check_done(ledger: Ledger, head: Head, wanted: NewLane) -> None:
     """Raises unless a lane that is not open in the register is done, with exactly the wanted offsets and sinks."""
     if head.state != LaneState.CLOSED:
-        raise LedgerContradiction(f"{book.stream}/{head.lane} has a head, and the register does not know the lane")
+        raise LedgerContradiction(f"{ledger.stream}/{head.lane} has a head, and the register does not know the lane")
     check_not_early(head)
     if wanted.asked is not None:
-        check_asked(book.stream, wanted.run, head.asked, wanted.asked.fields)
+        check_asked(ledger.stream, wanted.run, head.asked, wanted.asked.fields)
     same = (wanted.kind, wanted.selection, wanted.sinks)
     if head.last is None or (head.kind, head.last.window.selection, head.last.window.sinks) != same:
-        raise LaneClosed(f"{book.stream}/{head.lane} is closed; a lane's name is used once, so choose another")
+        raise LaneClosed(f"{ledger.stream}/{head.lane} is closed; a lane's name is used once, so choose another")
 
 
 def check_not_early(head: Head) -> None:
@@ -561,7 +563,11 @@ def check_not_early(head: Head) -> None:
 
 
 def _check_claim(
-    book: Book, register: Register, kind: LaneKind, selection: SelectionRef | None, seen: Callable[[], _ClaimedState]
+    ledger: Ledger,
+    register: Register,
+    kind: LaneKind,
+    selection: SelectionRef | None,
+    seen: Callable[[], _ClaimedState],
 ) -> None:
     """Compare a claim with what was `seen` after the register. It is valid while the register's bytes do not change."""
     if kind == LaneKind.INGEST:
@@ -571,9 +577,9 @@ def _check_claim(
     ingest = seen().ingest
     if ingest is None or INGEST not in register.lanes:
         raise WrongUse(
-            f"{book.stream} has no ingest lane yet, which says where live reading begins: run the ingest once first"
+            f"{ledger.stream} has no ingest lane yet, which says where live reading begins: run the ingest once first"
         )
-    wanted = book.selection(selection)
+    wanted = ledger.selection(selection)
     live = _at_or_above(wanted, ingest.head)
     if live:
         raise ClaimOverlap(
@@ -583,16 +589,16 @@ def _check_claim(
     for name, lane in register.lanes.items():
         if lane.selection is None:
             continue
-        shared = wanted & book.selection(lane.selection)
+        shared = wanted & ledger.selection(lane.selection)
         if shared:
             raise ClaimOverlap(
                 f"{named_ranges(shared, register.topics)}: claimed by the open lane {name} (run {lane.run}); wait until it is "
-                f"closed. If that run is given up for good, free its claim: tidemark cancel {book.stream} {name} --reason ..."
+                f"closed. If that run is given up for good, free its claim: tidemark cancel {ledger.stream} {name} --reason ..."
             )
     _check_suits(seen().view, kind, wanted)
 
 
-def _check_suits(view: View, kind: LaneKind, wanted: RangeSet) -> None:
+def _check_suits(view: LedgerSnapshot, kind: LaneKind, wanted: RangeSet) -> None:
     """Raises OffsetsErased for what was erased, WrongUse for offsets that do not suit the kind of lane."""
     topics = view.register.topics if view.register else {}
     # No lane claims what was erased, and an erasure claims what it erases until it is closed. So nothing brings it back.

@@ -3,7 +3,7 @@
 Nothing in the ledger tells. But tables say which window they have shown last, and a window is shown after its commit. A ledger
 that does not know it has gone back. It is then treated as one that was restored from a backup (`forgetting.py`).
 
-That is asked before each draw of a generation (`Book.before_draw`), because a ledger that went back draws what it must not.
+That is asked before each draw of a generation (`Ledger.before_draw`), because a ledger that went back draws what it must not.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.forgetting import forgetful
+from tidemark.ledger.ledger import Ledger, StoredHead
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST, Register, SinkReceipt, each_place
 from tidemark.ledger.register import change, check_clock, latest_clock
@@ -22,16 +22,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class KnownLanes:
+class RegisterAndHeads:
     """The register and the heads of the open lanes."""
 
     register: Register
     heads: Mapping[str, StoredHead]
 
     @classmethod
-    def now(cls, book: Book) -> KnownLanes | None:
-        stored = book.register()
-        return None if stored is None else cls(stored[1], open_heads(book, stored[1]))
+    def now(cls, ledger: Ledger) -> RegisterAndHeads | None:
+        stored = ledger.register()
+        return None if stored is None else cls(stored[1], open_heads(ledger, stored[1]))
 
     @property
     def places(self) -> Iterable[SinkReceipt]:
@@ -50,7 +50,7 @@ class KnownLanes:
         return last is not None and last.attempt.generation >= generation
 
 
-def check_known(book: Book, known: KnownLanes, place: str, shown: Iterable[tuple[str, int]]) -> None:
+def check_known(ledger: Ledger, known: RegisterAndHeads, place: str, shown: Iterable[tuple[str, int]]) -> None:
     """Compare the windows that a place has shown, each by lane and generation, with the ledger.
 
     If it does not know one of them, the ledger goes on as a restored one. `known` was read before the place was asked, so
@@ -59,29 +59,29 @@ def check_known(book: Book, known: KnownLanes, place: str, shown: Iterable[tuple
     missing = [one for one in shown if not known.has(*one)]
     if not missing:
         return
-    register = book.register()
+    register = ledger.register()
     if register is None:
         return
     for lane, generation in missing:
-        stored = book.head(lane)
+        stored = ledger.head(lane)
         last = stored.head.last if stored else None
         if last is None or last.attempt.generation < generation:
             why = f"{place} has shown generation {generation} of lane {lane}"
-            _note(book, register[1], generation, why)
+            _note(ledger, register[1], generation, why)
             return
 
 
-def _note(book: Book, seen: Register, generation: int, why: str) -> None:
+def _note(ledger: Ledger, seen: Register, generation: int, why: str) -> None:
     why = f"the ledger went back: {why}, which the ledger does not know"
     log.warning(
         "%s: %s. It goes on as after a restoration: what it has forgotten is read again, and replays and erasures that it "
         "has forgotten have to be asked for again",
-        book.stream,
+        ledger.stream,
         why,
     )
-    check_clock(book)
-    now = latest_clock(book)
-    ingest = book.head(INGEST)
+    check_clock(ledger)
+    now = latest_clock(ledger)
+    ingest = ledger.head(INGEST)
     since = ingest.head.last.committed_at if ingest is not None and ingest.head.last is not None else now
 
     def edit(register: Register) -> Register:
@@ -91,4 +91,4 @@ def _note(book: Book, seen: Register, generation: int, why: str) -> None:
         newest = max(register.generation, generation)
         return forgetful(register, newest=newest, since=since, now=now, why=why)
 
-    change(book, edit)
+    change(ledger, edit)

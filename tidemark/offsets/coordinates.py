@@ -40,9 +40,9 @@ _OF_INCARNATION = {"topic": "incarnation", "_topic": "_incarnation"}
 # Where # begins a comment, and not the incarnation of a topic: of the first one, or of another one on the line.
 _COMMENT = re.compile(r"^\s*[A-Za-z0-9._-]+#\d+(?=[/,])|(?<![^,;\s])[A-Za-z0-9._-]+#\d+(?=/)|(?P<comment>#)")
 # Characters of a cell of CSV: the message of a megabyte that Kafka takes, in base64, and more.
-_MOST_OF_A_CELL = 4_000_000
+_MAX_OF_A_CELL = 4_000_000
 # How much of a wrong line or name an error shows, and how many names.
-_MOST_SHOWN, _MOST_NAMED = 100, 20
+_MAX_SHOWN, _MAX_NAMED = 100, 20
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -60,7 +60,7 @@ class Coordinate:
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedOffsets:
     """Offsets as people name them: `open` in three parts, whose incarnation the ledger fills in, and `exact` in four."""
 
     open: RangeSet = field(default_factory=RangeSet)
@@ -69,8 +69,8 @@ class Named:
     def __bool__(self) -> bool:
         return bool(self.open or self.exact)
 
-    def __or__(self, other: Named) -> Named:
-        return Named(self.open | other.open, self.exact | other.exact)
+    def __or__(self, other: NamedOffsets) -> NamedOffsets:
+        return NamedOffsets(self.open | other.open, self.exact | other.exact)
 
     def ranges(self) -> Iterator[tuple[str, OffsetRange]]:
         """All ranges, each after its partition as it was named: with or without an incarnation."""
@@ -88,7 +88,7 @@ def exactly(at: TopicPartition) -> str:
     return f"{at.topic}#{at.incarnation}/{at.partition}"
 
 
-def parse_records(text: str, where: str = "") -> Named:
+def parse_records(text: str, where: str = "") -> NamedOffsets:
     """Coordinates as `parse_coordinates` reads them, of which each may have its incarnation, as `topic#2/partition@offset`."""
     with _standing(where):
         return _named(_matched(_said_in(text), (_WITH_AT, _WITH_COMMAS), "offset"))
@@ -115,7 +115,7 @@ def parse_coordinates(text: str, where: str = "") -> list[Coordinate]:
     return matches
 
 
-def parse_ranges(text: str, where: str = "") -> Named:
+def parse_ranges(text: str, where: str = "") -> NamedOffsets:
     """Half-open ranges, one per line: `topic/partition@from-until`, or with an incarnation.
 
     What Tidemark itself shows is understood too: `topic/partition [from, until)`, a coordinate, which is one offset, several
@@ -125,11 +125,11 @@ def parse_ranges(text: str, where: str = "") -> Named:
         return _named(_matched(_of_lines(text), (_RANGE, _BRACKETS, _WITH_AT), "from-until"))
 
 
-def _named(match: _Matched) -> Named:
+def _named(match: _Matched) -> NamedOffsets:
     parts: dict[bool, list[OffsetRange]] = {False: [], True: []}
     for partition, start, until, exact in match:
         parts[exact].append(OffsetRange(partition, start, until))
-    return Named(RangeSet(parts[False]), RangeSet(parts[True]))
+    return NamedOffsets(RangeSet(parts[False]), RangeSet(parts[True]))
 
 
 @contextmanager
@@ -154,8 +154,8 @@ def columns_of(place: str, there: Sequence[str]) -> tuple[str, ...]:
     """The same of a table. Raises WrongUse, with the place, for one without them, and where one of them stands twice."""
     names = columns(there)
     if names is None:
-        some = ", ".join(_plain(name) for name in there[:_MOST_NAMED])
-        more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
+        some = ", ".join(_plain(name) for name in there[:_MAX_NAMED])
+        more = f" and {len(there) - _MAX_NAMED} more" if len(there) > _MAX_NAMED else ""
         raise WrongUse(f"{place}: expected the columns topic, partition and offset; it has {some or 'none'}{more}")
     if (twice := repeated_name(names, there)) is not None:
         raise WrongUse(f"{place}: the column {twice} stands there twice")
@@ -165,7 +165,7 @@ def columns_of(place: str, there: Sequence[str]) -> tuple[str, ...]:
 def _plain(name: str) -> str:
     """The name of a column for an error, on one line and not too long, whatever characters it has."""
     shown = name if name.isprintable() else repr(name)[1:-1]
-    return shown[:_MOST_SHOWN] + ("..." if len(shown) > _MOST_SHOWN else "")
+    return shown[:_MAX_SHOWN] + ("..." if len(shown) > _MAX_SHOWN else "")
 
 
 # Each form gives the number of a line, and what it says of a coordinate.
@@ -204,7 +204,7 @@ def rows_of_csv(lines: Iterable[str]) -> Any:
     to end one too, what follows them could name other messages.
     """
     # Of all readers of this program.
-    csv.field_size_limit(max(csv.field_size_limit(), _MOST_OF_A_CELL))
+    csv.field_size_limit(max(csv.field_size_limit(), _MAX_OF_A_CELL))
     return csv.reader(lines, skipinitialspace=True)
 
 
@@ -325,7 +325,7 @@ def _in_another_form(words: str, last: str) -> str | None:
 
 def _shown(text: str) -> str:
     first = text.partition("\n")[0]
-    return repr(first[:_MOST_SHOWN] + ("..." if len(first) > _MOST_SHOWN else ""))
+    return repr(first[:_MAX_SHOWN] + ("..." if len(first) > _MAX_SHOWN else ""))
 
 
 def _matched(said: _Said, forms: Iterable[re.Pattern[str]], last: str) -> _Matched:

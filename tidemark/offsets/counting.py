@@ -13,10 +13,10 @@ def number_of(count: int | str, what: str, one: str = "", many: str = "") -> str
 
 
 # So many names stand in one sentence.
-_MOST_NAMES = 20
+_MAX_NAMES = 20
 
 
 def named_few(names: Sequence[str]) -> str:
     """Names in words: all of them, or the first ones and how many there are beside them."""
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f", and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f", and {more} more" if more > 0 else "")

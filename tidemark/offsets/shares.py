@@ -20,11 +20,11 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 # A percentage with at most four digits behind the point; or nothing.
 PATTERN = r"^((100|[0-9]{1,2}(\.[0-9]{1,4})?)%)?$"
-MOST_SEED = 1_000_000_000
+MAX_SEED = 1_000_000_000
 
 _CIRCLE = 1_000_000
 # With more blocks to look at than that, the blocks are larger: the driver holds a range for each.
-_MOST_BLOCKS = 50_000
+_MAX_BLOCKS = 50_000
 _DAY_MS = 86_400_000
 
 
@@ -74,7 +74,7 @@ class Share:
     def of(self, offsets: RangeSet, size: int) -> tuple[RangeSet, ShareReport]:
         """The offsets in the chosen blocks of `size`, and what a report says of the choice. Never nothing of something."""
         arc = parts(self.text)
-        while offsets.count() // size * arc > _MOST_BLOCKS * _CIRCLE:
+        while offsets.count() // size * arc > _MAX_BLOCKS * _CIRCLE:
             size *= 2
         begins = self.seed * arc % _CIRCLE
         chosen = RangeSet(range_ for place, range_ in _places(offsets, size) if (place - begins) % _CIRCLE < arc)

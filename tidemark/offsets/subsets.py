@@ -9,7 +9,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import Count
 
 # More hashes of 64 bits than this always have two sets with the same XOR.
-MOST_TOLD = 64
+MAX_TOLD = 64
 
 
 def counted_ones(offsets: RangeSet, count: Count) -> RangeSet | None:
@@ -17,7 +17,7 @@ def counted_ones(offsets: RangeSet, count: Count) -> RangeSet | None:
 
     Gauss's elimination over bits finds the only set with this XOR.
     """
-    if offsets.count() > MOST_TOLD:
+    if offsets.count() > MAX_TOLD:
         return None
     if (known := eliminated(offsets)) is None:
         return None

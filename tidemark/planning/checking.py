@@ -17,10 +17,10 @@ from tidemark.errors import (
 from tidemark.ledger.incarnations import Change
 from tidemark.ledger.records import Guarantee, Head, TopicChange
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, TopicPartition
-from tidemark.planning.inputs import Known, Request
+from tidemark.planning.inputs import KafkaState, Request
 
 
-def check_topics(known: Known, topics: tuple[str, ...], read: set[str]) -> None:
+def check_topics(known: KafkaState, topics: tuple[str, ...], read: set[str]) -> None:
     """Raise TopicUnknown, TopicGone or TopicRecreated unless every topic exists and is the one that the ledger knows.
 
     `read`: the topics from which the lane has read before.
@@ -49,7 +49,7 @@ def _numbers(partitions: Mapping[int, object]) -> str:
     return f"0 to {max(partitions)}" if len(partitions) > 1 else "only 0"
 
 
-def changes(head: Head, known: Known, request: Request) -> list[Change]:
+def changes(head: Head, known: KafkaState, request: Request) -> list[Change]:
     """The changes under the lane's positions that a policy accepts; each topic once.
 
     Planning the window refuses all other changes.
@@ -125,7 +125,7 @@ def check_held_back(wanted: OffsetRange, log: PartitionLog) -> None:
         )
 
 
-def check_reached(known: Known, head: Head) -> None:
+def check_reached(known: KafkaState, head: Head) -> None:
     """Raise LogTruncated when a log was cut below what the lane has read, wherever the lane is to read on."""
     logs = known.partitions()
     for at, offset in reached(head).items():
@@ -134,7 +134,7 @@ def check_reached(known: Known, head: Head) -> None:
             check_cut(known, OffsetRange(at, offset, offset))
 
 
-def check_cut(known: Known, wanted: OffsetRange) -> None:
+def check_cut(known: KafkaState, wanted: OffsetRange) -> None:
     """Raise LogTruncated when a log was cut below what was read, and has grown again. Its offsets look valid."""
     end = known.epoch_ends.get(wanted.partition, wanted.until)
     if end < wanted.until:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tidemark.ledger.book import View
+from tidemark.ledger.ledger import LedgerSnapshot
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
@@ -56,7 +56,7 @@ class StoredMessages:
         return {"stored_before": self.exact, "stored_at_least": self.least, "stored_at_most": self.most}
 
 
-def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: bool) -> StoredMessages:
+def stored_before(view: LedgerSnapshot, wanted: RangeSet, dead: RangeSet, *, all_dead: bool) -> StoredMessages:
     """The number of messages of some offsets that have rows: at least and at most.
 
     `dead`: offsets known to be dead letters of those that count in the view; `all_dead`: no other wanted one is. Exact

@@ -51,7 +51,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Known:
+class KafkaState:
     """Kafka's state of the topics now, and the incarnation of each topic id in the ledger.
 
     `chosen`: only these partitions of each topic are read; None for all. `left`: deleted topics that the stream leaves.

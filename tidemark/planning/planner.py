@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from tidemark.clients.kafka.topics import PartitionLog
 from tidemark.errors import PartitionsChanged, WrongUse
@@ -22,24 +22,12 @@ from tidemark.ledger.records import (
 )
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.checking import check_cut, check_held_back, check_inside, check_topics
-from tidemark.planning.inputs import Known, Request
+from tidemark.planning.inputs import KafkaState, Request
 from tidemark.planning.message_sizes import UNKNOWN_BYTES
-
-# From the chosen offsets of a window and all that are left: the offsets to read at once. They hold the chosen ones, and all
-# before them in the lane's order.
-AtOnce = Callable[[RangeSet, RangeSet], RangeSet]
-
-
-@dataclass(frozen=True)
-class PlannedErasure:
-    """The part of its selection that an erasure erases, and the note of it in its windows."""
-
-    offsets: RangeSet
-    noted: Erasure
 
 
 def next_window(
-    head: Head, known: Known, request: Request, goal: Mapping[TopicPartition, int] | None = None
+    head: Head, known: KafkaState, request: Request, goal: Mapping[TopicPartition, int] | None = None
 ) -> Window | None:
     """The next window of an ingest: from the positions to the ends, or to `goal` where `goal` is lower.
 
@@ -95,7 +83,7 @@ def jumps(at: TopicPartition, position: int, log: PartitionLog, request: Request
     return problems
 
 
-def skipping(head: Head, known: Known, request: Request, to: Mapping[TopicPartition, int]) -> Window:
+def skipping(head: Head, known: KafkaState, request: Request, to: Mapping[TopicPartition, int]) -> Window:
     """A window that reads nothing, whose gaps lead from the positions to `to`.
 
     Raises WrongUse when a position would fall, when an offset lies above its log's end, or when nothing would be skipped.
@@ -127,37 +115,23 @@ def skipping(head: Head, known: Known, request: Request, to: Mapping[TopicPartit
 
 
 def next_selected(
-    head: Head,
-    known: Known,
-    request: Request,
-    selection: RangeSet,
-    ref: SelectionRef,
-    at_once: AtOnce | None = None,
-    erasing: PlannedErasure | None = None,
-    named: SelectionRef | None = None,
+    head: Head, known: KafkaState, request: Request, selection: RangeSet, ref: SelectionRef
 ) -> Window | None:
-    """The next window of a backfill, replay or erasure: the rest of its selection, from each partition's position on.
-
-    `at_once` may add to what the limits allow. Kafka need not have what is erased. `named`: see `Window.named`.
-    """
+    """The next window of a backfill or replay: the rest of its selection, from each partition's position on."""
     left = unread_part(head, selection)
     if not left:
         return None
-    erased = RangeSet() if erasing is None else erasing.offsets
-    topics = {at.topic for at in (left - erased).partitions}
+    topics = {at.topic for at in left.partitions}
     check_topics(known, tuple(sorted(topics)), topics)
     logs = known.partitions()
     lengths = {at: (0, sum(until - start for start, until in left.of(at))) for at in left.partitions}
-    # Erased offsets cost nothing, so a window takes all of them where nothing has to be read.
-    limit = limit_of(lengths, request) if topics else None
     chosen = RangeSet(
-        range_ for at, (_, count) in share(lengths, limit).items() for range_ in left.only([at]).first(count)
+        range_
+        for at, (_, count) in share(lengths, limit_of(lengths, request)).items()
+        for range_ in left.only([at]).first(count)
     )
-    if at_once is not None:
-        chosen = at_once(chosen, left)
-    needed = left - erased
     # A million ranges lie where the first and the last of each partition lie.
-    ends = (OffsetRange(at, *pair) for at in needed.partitions for pair in (needed.of(at)[0], needed.of(at)[-1]))
+    ends = (OffsetRange(at, *pair) for at in left.partitions for pair in (left.of(at)[0], left.of(at)[-1]))
     for end in ends:
         if end.partition not in logs:
             raise PartitionsChanged(f"{end} cannot be read: the partition, or this incarnation of the topic, is gone")
@@ -171,9 +145,19 @@ def next_selected(
         check_inside(end, logs[end.partition], end.until)
         check_held_back(end, logs[end.partition])
         check_cut(known, end)
-    hull = {range_.partition: (range_.start, range_.until) for range_ in chosen.hull()}
-    noted = erasing.noted if erasing else None
-    return _window(head, known, request, hull, selection=ref, erases=noted, named=named)
+    return _window(head, known, request, _hull(chosen), selection=ref)
+
+
+def erasing(head: Head, request: Request, erasure: Erasure, offsets: RangeSet) -> Window | None:
+    """The window of an erasure, which reads nothing: all of its `offsets` that are left. Kafka need not have them."""
+    left = unread_part(head, offsets)
+    if not left:
+        return None
+    return _window(head, KafkaState({}, {}), request, _hull(left), selection=erasure.selection, erases=erasure)
+
+
+def _hull(offsets: RangeSet) -> dict[TopicPartition, tuple[int, int]]:
+    return {range_.partition: (range_.start, range_.until) for range_ in offsets.hull()}
 
 
 def unread_part(head: Head, selection: RangeSet) -> RangeSet:
@@ -212,7 +196,7 @@ def share(ranges: Mapping[TopicPartition, tuple[int, int]], limit: int | None) -
     return capped
 
 
-def offsets_within(known: Known, wanted: RangeSet) -> RangeSet:
+def offsets_within(known: KafkaState, wanted: RangeSet) -> RangeSet:
     """The part of a request that Kafka still holds."""
     logs = known.partitions()
     return wanted & RangeSet(OffsetRange(at, known.begins(at, log), log.end) for at, log in logs.items())
@@ -232,7 +216,7 @@ def _gap(kind: GapKind, policy: str, at: TopicPartition, start: int, until: int)
 
 def _window(
     head: Head,
-    known: Known,
+    known: KafkaState,
     request: Request,
     ranges: Mapping[TopicPartition, tuple[int, int]],
     *,
@@ -240,7 +224,6 @@ def _window(
     gaps: tuple[Gap, ...] = (),
     selection: SelectionRef | None = None,
     erases: Erasure | None = None,
-    named: SelectionRef | None = None,
 ) -> Window:
     if head.pending is not None:
         raise WrongUse(f"{head.stream}/{head.lane} has a pending window; it is used as it is")
@@ -273,5 +256,4 @@ def _window(
         guarantee=request.guarantee if head.kind == LaneKind.INGEST else Guarantee.AT_LEAST_ONCE,
         sinks=request.sinks,
         erases=erases,
-        named=named,
     )

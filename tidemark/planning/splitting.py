@@ -17,7 +17,7 @@ from tidemark.planning.merging import merged, microseconds
 RECORDS_PER_TASK = 75_000
 # Where the cores are known, a task takes a share of each core's part: each task opens a consumer and a file, and no
 # core should wait long for another at the end.
-_SHARES, _MOST_PER_TASK = 4, 250_000
+_SHARES, _MAX_PER_TASK = 4, 250_000
 # A longer range has a task to itself. Shorter ones share tasks.
 _SHORT = 10_000
 # The length of a task with short ranges: a few times as long as Spark needs to start it.
@@ -25,7 +25,7 @@ _TASK_MICROSECONDS = 200_000
 # Processing a record takes longer than reading it: some 10 microseconds for a file, and 30 for HBase.
 _WORK_MICROSECONDS = 20
 # The driver names each range to Spark, and sends all ranges of a read to every task.
-_MOST_RANGES = 10_000
+_MAX_RANGES = 10_000
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def spread_over_tasks(
     most = records_per_task(sum(map(len, pieces)), cores)
     long = [part for piece in pieces if len(piece) >= _SHORT for part in _even(piece, math.ceil(len(piece) / most))]
     short = [piece for piece in pieces if len(piece) < _SHORT]
-    tasks = [Read(some, len(some)) for some in _batches(long, _MOST_RANGES)]
-    for some in _batches(short, _MOST_RANGES):
+    tasks = [Read(some, len(some)) for some in _batches(long, _MAX_RANGES)]
+    for some in _batches(short, _MAX_RANGES):
         takes = microseconds(some, sizes) + _WORK_MICROSECONDS * sum(map(len, some))
         tasks.append(Read(some, min(math.ceil(takes / _TASK_MICROSECONDS), len(some))))
     return tasks
@@ -78,7 +78,7 @@ def records_per_task(records: int, cores: int | None) -> int:
     """The most records that a task takes, if there are this many together."""
     if cores is None:
         return RECORDS_PER_TASK
-    return min(max(RECORDS_PER_TASK, records // (_SHARES * cores)), _MOST_PER_TASK)
+    return min(max(RECORDS_PER_TASK, records // (_SHARES * cores)), _MAX_PER_TASK)
 
 
 def _batches(ranges: Sequence[OffsetRange], size: int) -> Iterator[tuple[OffsetRange, ...]]:

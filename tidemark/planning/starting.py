@@ -13,11 +13,11 @@ from tidemark.ledger.records import (
     positions,
 )
 from tidemark.planning.checking import check_topics
-from tidemark.planning.inputs import Known
+from tidemark.planning.inputs import KafkaState
 
 
 def start_positions(
-    known: Known, topics: tuple[str, ...], start: str, given: Mapping[tuple[str, int], int] | None = None
+    known: KafkaState, topics: tuple[str, ...], start: str, given: Mapping[tuple[str, int], int] | None = None
 ) -> tuple[Position, ...]:
     """Where a new lane begins: at the log starts (`earliest`) or at the ends (`latest`).
 
@@ -42,7 +42,7 @@ def start_positions(
     return positions(starts)
 
 
-def shifted(known: Known, given: Mapping[tuple[str, int], int], shift: int) -> dict[tuple[str, int], int]:
+def shifted(known: KafkaState, given: Mapping[tuple[str, int], int], shift: int) -> dict[tuple[str, int], int]:
     """Offsets of (topic, partition), moved by `shift` forwards or backwards, and kept inside Kafka's logs."""
     logs = {(at.topic, at.partition): log for at, log in known.partitions().items()}
     return {
@@ -52,7 +52,7 @@ def shifted(known: Known, given: Mapping[tuple[str, int], int], shift: int) -> d
 
 
 def offsets_at_time(
-    known: Known, at_time: Mapping[tuple[str, int], int | None], time: str, if_none: str
+    known: KafkaState, at_time: Mapping[tuple[str, int], int | None], time: str, if_none: str
 ) -> dict[tuple[str, int], int]:
     """The offsets at which a time begins. `found`: the first message at or after it per partition, None where none is.
 

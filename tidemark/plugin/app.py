@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException as HTTPError
 
 from tidemark.plugin import serving, settings
 from tidemark.plugin.access import get_user
-from tidemark.plugin.questions import Questions
+from tidemark.plugin.cached_queries import CachedQueries
 from tidemark.plugin.routes import (
     audits,
     browse,
@@ -28,8 +28,8 @@ from tidemark.plugin.routes import (
     streams,
     windows,
 )
-from tidemark.plugin.streams import KnownStreams, Servers
-from tidemark.plugin.viewing import Viewing
+from tidemark.plugin.stream_access import StreamAccess
+from tidemark.plugin.streams import Servers, StreamCache
 
 # One for each page.
 _ROUTES = (
@@ -52,7 +52,7 @@ def build_app() -> FastAPI:
     # FastAPI's own routes for its description do not have it, so they are off.
     given = settings.from_airflow()
     servers = Servers(given.page_question_seconds)
-    viewing = Viewing(KnownStreams(), servers, Questions(servers.show, given, servers.reach))
+    access = StreamAccess(StreamCache(), servers, CachedQueries(servers.show, given, servers.reach))
     app = FastAPI(
         title="Tidemark",
         description="What the ledger knows of each stream. Offsets are texts: they may exceed 2^53. Times are ms since 1970.",
@@ -61,7 +61,7 @@ def build_app() -> FastAPI:
         redoc_url=None,
         openapi_url=None,
     )
-    app.state.asking = viewing.asking
+    app.state.asking = access.asking
     app.middleware("http")(serving.with_headers)
     app.exception_handler(RequestValidationError)(serving.wrong_value)
     app.exception_handler(HTTPError)(serving.not_found)
@@ -77,5 +77,5 @@ def build_app() -> FastAPI:
         return {**app.openapi(), "servers": [{"url": request.scope.get("root_path", "")}]}
 
     for routes in _ROUTES:
-        app.include_router(routes(viewing))
+        app.include_router(routes(access))
     return app

@@ -15,13 +15,13 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from tidemark.plugin.access import name_of
-from tidemark.plugin.questions import Answer, Questions
-from tidemark.plugin.serving import MOST_BYTES
-from tidemark.plugin.viewing import User
+from tidemark.plugin.cached_queries import Answer, CachedQueries
+from tidemark.plugin.serving import MAX_BYTES
+from tidemark.plugin.stream_access import User
 
 Model = TypeVar("Model", bound=BaseModel)
 # A request of all fields, each with its name, has some hundreds.
-MOST_BESIDE_TEXTS = 5_000
+MAX_BESIDE_TEXTS = 5_000
 # One that has no end is one too: no byte is looked at twice.
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
@@ -29,11 +29,11 @@ _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 def body(model: type[Model]) -> Callable[[Request, Any], Coroutine[Any, Any, Model]]:
     """A dependency: the body of a request. As FastAPI's own, and not read in the event loop.
 
-    The app has its `Questions` as `state.asking`.
+    The app has its `CachedQueries` as `state.asking`.
     """
 
     async def read(request: Request, user: User) -> Model:
-        asking: Questions = request.app.state.asking
+        asking: CachedQueries = request.app.state.asking
         raw = await request.body()
         answer = await asking.apart(lambda: read_body(model, raw), by=name_of(user))
         if isinstance(answer, Answer):
@@ -47,8 +47,8 @@ def body(model: type[Model]) -> Callable[[Request, Any], Coroutine[Any, Any, Mod
 
 def read_body(model: type[Model], raw: bytes) -> Model | RequestValidationError | Answer:
     """The value of a body, or what is wrong with it."""
-    if len(raw) > MOST_BYTES or beside_texts(raw) > MOST_BESIDE_TEXTS:
-        said = f"the request has more than {MOST_BESIDE_TEXTS} bytes besides its texts: records belong into one text, by lines"
+    if len(raw) > MAX_BYTES or beside_texts(raw) > MAX_BESIDE_TEXTS:
+        said = f"the request has more than {MAX_BESIDE_TEXTS} bytes besides its texts: records belong into one text, by lines"
         return Answer(413, detail=said)
     try:
         return model.model_validate_json(raw)
@@ -66,7 +66,7 @@ def beside_texts(raw: bytes) -> int:
         # Each text counts too: it is one value.
         size += text.start() - at + 1
         at = text.end()
-        if size > MOST_BESIDE_TEXTS:
+        if size > MAX_BESIDE_TEXTS:
             return size
     return size + len(raw) - at
 

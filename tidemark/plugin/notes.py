@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 KINDS = frozenset({"ingest", "backfill", "replay", "audit", "erase"})
 # Characters that Airflow takes; of these, the most that an answer has, and the fewest that say something.
-_MOST, _MOST_ANSWER, _LEAST_ANSWER = 1000, 700, 20
+_MAX, _MAX_ANSWER, _LEAST_ANSWER = 1000, 700, 20
 _BEGINS = "Answer: "
 
 
-class Notes:
+class RunListener:
     """Listens for the end of runs."""
 
     @hookimpl
@@ -40,10 +40,10 @@ def with_answer(note: str | None, answer: str, reason: str) -> str:
     plain = _stored(" ".join(answer.split()))
     paragraphs = [one for one in (note or "").split("\n\n") if one and not one.startswith(_BEGINS)]
     if reason and not paragraphs:
-        left = _MOST - len(_BEGINS) - min(len(plain), _MOST_ANSWER) - 2
+        left = _MAX - len(_BEGINS) - min(len(plain), _MAX_ANSWER) - 2
         paragraphs = [_stored(f"Reason: {reason}")[:left]]
     kept = "".join(f"\n\n{one}" for one in paragraphs)
-    room = min(_MOST_ANSWER, _MOST - len(kept) - len(_BEGINS))
+    room = min(_MAX_ANSWER, _MAX - len(kept) - len(_BEGINS))
     if room < _LEAST_ANSWER:
         return note or ""
     shown = plain if len(plain) <= room else f"{plain[: room - 2]} …"

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from tidemark.plugin.notes import Notes
+from tidemark.plugin.notes import RunListener
 
 PREFIX = "/tidemark"
 ICON = f"{PREFIX.lstrip('/')}/files/0/icon.svg"
@@ -35,7 +35,7 @@ class TidemarkPlugin(AirflowPlugin):
         },
     ]
 
-    listeners = [Notes()]  # noqa: RUF012 (Airflow's own contract)
+    listeners = [RunListener()]  # noqa: RUF012 (Airflow's own contract)
 
     @classmethod
     def on_load(cls, *args: Any, **kwargs: Any) -> None:  # noqa: ARG003 (Airflow's contract)

@@ -14,13 +14,13 @@ from airflow.models.errors import ParseImportError
 from airflow.utils.session import create_session
 from sqlalchemy import and_, func, select
 
-from tidemark.ledger.book import now_ms
+from tidemark.ledger.ledger import now_ms
 from tidemark.views.scheduling import RunInAirflow, Scheduling, SilentProgram
 
 # The programs without which no run begins, or no change is seen, by the names of Airflow's commands.
 _PROGRAMS: dict[str, Any] = {"scheduler": SchedulerJobRunner, "dag-processor": DagProcessorJobRunner}
 # Of a line of an import error.
-_MOST_CHARACTERS = 300
+_MAX_CHARACTERS = 300
 
 
 def scheduling_of(dag_ids: Collection[str], *, with_errors: bool) -> dict[str, Scheduling]:
@@ -62,7 +62,7 @@ def last_line(stacktrace: str) -> str:
     """What an import error says: the last line of its traceback that is not empty."""
     lines = [line.strip() for line in stacktrace.splitlines() if line.strip()]
     said = lines[-1] if lines else "no message"
-    return said if len(said) <= _MOST_CHARACTERS else f"{said[:_MOST_CHARACTERS]} ..."
+    return said if len(said) <= _MAX_CHARACTERS else f"{said[:_MAX_CHARACTERS]} ..."
 
 
 def _last_runs(session: Any, dag_ids: Collection[str]) -> Mapping[str, RunInAirflow]:

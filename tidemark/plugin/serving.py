@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException as HTTPError
 
-from tidemark.runs.requests.forms import MOST_TEXT
+from tidemark.runs.requests.forms import MAX_TEXT
 from tidemark.settings import wording
 
 _PAGE = Path(__file__).parent / "page"
@@ -29,9 +29,9 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 # What a body may have: the longest text of a request, each character as two (\n), and the other fields.
-MOST_BYTES = 2 * MOST_TEXT + 100_000
+MAX_BYTES = 2 * MAX_TEXT + 100_000
 # This many of the wrong values of a request are named.
-_MOST_ERRORS = 10
+_MAX_ERRORS = 10
 # For the description of the API. Each of these has the field `detail`, a sentence for people.
 _PROBLEMS = {
     400: "What is asked for cannot be answered as it is asked.",
@@ -50,7 +50,7 @@ _CANNOT = "This page cannot be shown now"
 _LEFT_TO_AIRFLOW = (401,)
 _OF_POST = {
     411: "The length of the body is not given.",
-    413: f"The body has more than {MOST_BYTES} bytes.",
+    413: f"The body has more than {MAX_BYTES} bytes.",
     415: "The body is not of the type application/json.",
 }
 
@@ -101,7 +101,7 @@ async def wrong_value(request: Request, problem: Exception) -> Response:
     errors = list(problem.errors()) if isinstance(problem, RequestValidationError) else []
     lines = [
         f"{error['loc'][-1] if error['loc'] else 'request'}: {wording.describe_error(error)}"
-        for error in errors[:_MOST_ERRORS]
+        for error in errors[:_MAX_ERRORS]
     ]
     said = "; ".join([*lines, *([f"and {len(errors) - len(lines)} more"] if len(errors) > len(lines) else [])])
     if (depth := _depth_of_page(request)) is not None:
@@ -125,9 +125,9 @@ def _refusal(request: Request) -> Response | None:
     length = given.get("content-length", "")
     if not length.isdecimal():
         return JSONResponse({"detail": "expected a body whose length is given"}, 411)
-    if int(length) > MOST_BYTES:
+    if int(length) > MAX_BYTES:
         said = (
-            f"the request has {length} bytes, and may have {MOST_BYTES}; write the records to a file, and name it in "
+            f"the request has {length} bytes, and may have {MAX_BYTES}; write the records to a file, and name it in "
             "records_file"
         )
         return JSONResponse({"detail": said}, 413)

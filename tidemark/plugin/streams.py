@@ -16,17 +16,17 @@ from tidemark.clients.connections import Connection, connection_from_airflow
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.errors import ConnectionMissing, InvalidStreamFile, WrongUse
-from tidemark.ledger.book import Book
-from tidemark.ledger.holes import PassedUnread
-from tidemark.ledger.stores.kind import Waits
-from tidemark.plugin.questions import WithoutKafka
+from tidemark.ledger.holes import UnreadOffsets
+from tidemark.ledger.ledger import Ledger
+from tidemark.ledger.stores.kind import RequestTimeouts
+from tidemark.plugin.cached_queries import LedgerAnswer
 from tidemark.runs.live.open_stream import OpenStream, open_stream
-from tidemark.schemes.kinds import WithSchemas
+from tidemark.schemes.kinds import SchemeWithSchemas
 from tidemark.streams.loading import StreamFile, load, name_in, stream_files, stream_folders
 from tidemark.streams.model import Stream
 from tidemark.views.coverage.bars import BarQuery, Coverage, coverage_bars
-from tidemark.views.coverage.times import AskedTimes, CoverageInTime, coverage_times, grid_of
-from tidemark.views.coverage.window_index import HolesKnown, WindowIndex
+from tidemark.views.coverage.times import CoverageInTime, TimeRequest, coverage_times, grid_of
+from tidemark.views.coverage.window_index import KnownHoles, WindowIndex
 from tidemark.views.event_time.progress import EventTimeNow, progress
 from tidemark.views.overview import Overview, overview
 
@@ -38,14 +38,14 @@ _PROGRESS_SECONDS = 30.0
 _WRONG_SECONDS = 5.0
 _SHARE_OF_LOADING = 20
 # Of a long history each takes hundreds of megabytes.
-_MOST_PROGRESS = 4
+_MAX_PROGRESS = 4
 
 
 @dataclass(frozen=True)
 class InEventTime:
     """A stream as it was seen in event time: `first` is the least timestamp that was read. Times are ms since 1970."""
 
-    book: Book
+    ledger: Ledger
     seen: EventTimeNow
     watermark: int | None
     first: int | None
@@ -64,7 +64,7 @@ class WrongFile:
     stream: Stream | None = None
 
 
-class KnownStreams:
+class StreamCache:
     """The stream files. An unchanged file is not read again, since many people may look at the page at once.
 
     One thread reads files; others are given what was known before, so that a file that takes long holds up nobody.
@@ -126,7 +126,7 @@ class KnownStreams:
         took = time.monotonic() - now
         # The file of a stream's schema may change too, and one that a wrong file names may be there later.
         lasts = max(_WRONG_SECONDS, _SHARE_OF_LOADING * took) if isinstance(file, str) else float("inf")
-        if isinstance(file, StreamFile) and isinstance(file.stream.scheme, WithSchemas):
+        if isinstance(file, StreamFile) and isinstance(file.stream.scheme, SchemeWithSchemas):
             lasts = _SHARE_OF_LOADING * took
         self._loaded[path] = _Loaded(state, file, now + took + lasts)
         return file
@@ -145,31 +145,31 @@ class _Loaded:
 class _Index:
     """The cached part of a stream's history: its windows once somebody looks at the picture, and what is known to be unread."""
 
-    book: Book
+    ledger: Ledger
     windows: WindowIndex = field(default_factory=WindowIndex)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    covered: HolesKnown = field(default_factory=HolesKnown)
+    covered: KnownHoles = field(default_factory=KnownHoles)
     looking: threading.Lock = field(default_factory=threading.Lock)
     # None until somebody has looked.
-    unread: PassedUnread | None = None
+    unread: UnreadOffsets | None = None
 
 
 class Servers:
     """The servers of the streams, opened once: one client for each Kafka connection, whatever the number of streams."""
 
     def __init__(self, question_seconds: float) -> None:
-        self._waits = Waits(question_seconds, _PATIENCE_SECONDS)
+        self._waits = RequestTimeouts(question_seconds, _PATIENCE_SECONDS)
         self._lock = threading.Lock()
         self._opened: dict[str, tuple[Any, OpenStream]] = {}
         self._logs: dict[str, tuple[Connection, KafkaLog]] = {}
-        # By the ledger's book, which is another one once a connection or the stream file has changed.
+        # By its `Ledger`, which is another one once a connection or the stream file has changed.
         self._indices: dict[str, _Index] = {}
         self._seen: OrderedDict[str, InEventTime] = OrderedDict()
 
-    def show(self, file: StreamFile) -> Overview | WithoutKafka:
+    def show(self, file: StreamFile) -> Overview | LedgerAnswer:
         """A stream's overview for the page. Waits for its servers; goes without Kafka if need be. Raises TidemarkError."""
         shown = overview(self.open(file), self._index(file).unread, without_kafka=True)
-        return shown if shown.kafka_problem is None else WithoutKafka(shown, f"Unreachable: {shown.kafka_problem}")
+        return shown if shown.kafka_problem is None else LedgerAnswer(shown, f"Unreachable: {shown.kafka_problem}")
 
     def look_for_holes(self, file: StreamFile) -> None:
         """Read what was committed since the last time, the first time the whole history, and keep only what is covered.
@@ -178,18 +178,18 @@ class Servers:
         """
         index = self._index(file)
         with index.looking:
-            index.covered.refresh(self.open(file).book)
+            index.covered.refresh(self.open(file).ledger)
             index.unread = index.covered.unread()
 
     def reach(self, file: StreamFile) -> None:
         """Whether the ledger answers. Raises TidemarkError."""
-        self.open(file).book.register()
+        self.open(file).ledger.register()
 
     def index(self, file: StreamFile) -> None:
         """Read the windows that were committed since the last time; the first time, all of them. Raises TidemarkError."""
         index = self._index(file)
         with index.lock:
-            index.windows.refresh(self.open(file).book)
+            index.windows.refresh(self.open(file).ledger)
             index.unread = index.windows.unread()
 
     def bars(self, file: StreamFile, asked: BarQuery) -> Coverage:
@@ -199,7 +199,7 @@ class Servers:
         with index.lock:
             return coverage_bars(opened, index.windows, asked)
 
-    def in_time(self, file: StreamFile, asked: AskedTimes) -> CoverageInTime:
+    def in_time(self, file: StreamFile, asked: TimeRequest) -> CoverageInTime:
         """The coverage picture by event time, by the windows that `index` has read. Raises TidemarkError."""
         opened = self.open(file)
         # Kafka is asked before: a lock is held for no server.
@@ -217,26 +217,26 @@ class Servers:
         opened, name = self.open(file), file.stream.name
         with self._lock:
             known = self._seen.get(name)
-            if known is not None and known.book is opened.book and time.monotonic() < known.until:
+            if known is not None and known.ledger is opened.ledger and time.monotonic() < known.until:
                 self._seen.move_to_end(name)
                 return known
         seen = progress(opened)
         made = InEventTime(
-            opened.book, seen, seen.watermark(), seen.first_message(), time.monotonic() + _PROGRESS_SECONDS
+            opened.ledger, seen, seen.watermark(), seen.first_message(), time.monotonic() + _PROGRESS_SECONDS
         )
         with self._lock:
             self._seen[name] = made
             self._seen.move_to_end(name)
-            while len(self._seen) > _MOST_PROGRESS:
+            while len(self._seen) > _MAX_PROGRESS:
                 self._seen.popitem(last=False)
         return made
 
     def _index(self, file: StreamFile) -> _Index:
-        book = self.open(file).book
+        ledger = self.open(file).ledger
         with self._lock:
             known = self._indices.get(file.stream.name)
-            if known is None or known.book is not book:
-                known = self._indices[file.stream.name] = _Index(book)
+            if known is None or known.ledger is not ledger:
+                known = self._indices[file.stream.name] = _Index(ledger)
             return known
 
     def open(self, file: StreamFile) -> OpenStream:

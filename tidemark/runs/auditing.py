@@ -18,10 +18,10 @@ from tidemark.audit.report import (
 )
 from tidemark.audit.source import SourceReport, source_reports
 from tidemark.errors import LedgerContradiction, WrongUse
-from tidemark.ledger.book import View
 from tidemark.ledger.codec import encode
 from tidemark.ledger.erasures import erased
 from tidemark.ledger.holes import Ingest
+from tidemark.ledger.ledger import LedgerSnapshot
 from tidemark.ledger.records import INGEST, AuditOutcome, Guarantee, Register
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.counting import number_of
@@ -39,23 +39,23 @@ from tidemark.runs.windows.chosen_sinks import Sinks
 
 _HOUR_MS = 3_600_000
 # The length of a report's sentence beside its report: a line of a page.
-_MOST_SENTENCE = 500
+_MAX_SENTENCE = 500
 
 
 @dataclass(frozen=True)
-class Ledger:
+class AuditedLedger:
     """A stream's ledger as an audit reads it, once."""
 
     register: Register
-    view: View
+    view: LedgerSnapshot
 
 
-def read_ledger(opened: OpenStream) -> Ledger:
+def read_ledger(opened: OpenStream) -> AuditedLedger:
     """Read all windows of a stream. Raises WrongUse when nothing has been read yet."""
-    view = opened.book.view()
+    view = opened.ledger.view()
     if view.register is None or INGEST not in view.heads:
-        raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to audit")
-    return Ledger(view.register, view)
+        raise WrongUse(f"{opened.ledger.stream} has not been read yet: there is nothing to audit")
+    return AuditedLedger(view.register, view)
 
 
 def requested(opened: OpenStream, asked: AuditRequest) -> RangeSet:
@@ -63,22 +63,22 @@ def requested(opened: OpenStream, asked: AuditRequest) -> RangeSet:
     if asked.times:
         within = selecting.within_times(opened, asked.since, asked.until_time, asked.if_none)
         # No offset at all would be an audit of everything.
-        if offsets := within & opened.book.view().authority.covered():
+        if offsets := within & opened.ledger.view().authority.covered():
             return offsets
-        raise WrongUse(f"since/until_time: no window of {opened.book.stream} has read an offset between these times")
+        raise WrongUse(f"since/until_time: no window of {opened.ledger.stream} has read an offset between these times")
     named = asked.offsets()
     if asked.records_file:
         named = named | named_records(opened, asked.records_file)
     offsets = selecting.in_known_incarnations(opened, named)
     if asked.window:
-        offsets |= window_names.read_by(opened, opened.book.view(), asked.window)
+        offsets |= window_names.read_by(opened, opened.ledger.view(), asked.window)
     return offsets | selecting.stored_selection(opened, asked.selection) if asked.selection else offsets
 
 
 def committed_within(opened: OpenStream, hours: int) -> RangeSet:
     """The offsets of the windows of all lanes that were committed within the last hours."""
-    since = opened.book.clock() - hours * _HOUR_MS
-    windows = opened.book.view().windows
+    since = opened.ledger.clock() - hours * _HOUR_MS
+    windows = opened.ledger.view().windows
     return RangeSet(part for window in windows if window.record.committed_at >= since for part in window.covers)
 
 
@@ -87,14 +87,14 @@ def audit_without_spark(opened: OpenStream, run: str, level: Level) -> AuditRepo
     ledger = read_ledger(opened)
     source = _source(opened, ledger) if level == Level.SOURCE else ()
     report = AuditReport(
-        stream=opened.book.stream,
+        stream=opened.ledger.stream,
         run=run,
-        at=opened.book.clock(),
+        at=opened.ledger.clock(),
         code_version=lanes.code_version(),
         level=level,
         windows=len(ledger.view.windows),
         coverage=coverage_reports(ledger),
-        ledger_problems=tuple(verify(opened.book)),
+        ledger_problems=tuple(verify(opened.ledger)),
         source=source,
         erased=erased(ledger.view.windows).count(),
         tombstones=tombstone_reports(ledger.view.windows),
@@ -104,7 +104,7 @@ def audit_without_spark(opened: OpenStream, run: str, level: Level) -> AuditRepo
     return as_asked(opened, report)
 
 
-def coverage_reports(ledger: Ledger) -> tuple[CoverageReport, ...]:
+def coverage_reports(ledger: AuditedLedger) -> tuple[CoverageReport, ...]:
     """The ledger's proof for every partition."""
     return tuple(
         CoverageReport(
@@ -121,7 +121,7 @@ def coverage_reports(ledger: Ledger) -> tuple[CoverageReport, ...]:
     )
 
 
-def _source(opened: OpenStream, ledger: Ledger) -> tuple[SourceReport, ...]:
+def _source(opened: OpenStream, ledger: AuditedLedger) -> tuple[SourceReport, ...]:
     # Without positions, every run begins where `start` says: nothing is unread.
     stored = Guarantee(opened.stream.guarantee) != Guarantee.NONE
     positions = ledger.view.ingested if stored else {}
@@ -137,16 +137,16 @@ def store_report(opened: OpenStream, report: AuditReport) -> None:
     """Store a report under its run's name, with fewer names if one value of the ledger has no room for all."""
     for most in (SHOWN_COORDINATES, 10, 1, 0):
         value = encode(report.naming(most))
-        if len(value) <= opened.book.store.max_value_bytes:
+        if len(value) <= opened.ledger.store.max_value_bytes:
             break
-    opened.book.store_report(report.run, value)
-    opened.book.store_audited(
+    opened.ledger.store_report(report.run, value)
+    opened.ledger.store_audited(
         AuditOutcome(
             run=report.run,
             at=report.at,
             level=report.level.value,
             clean=report.clean,
-            sentence=report.sentence()[:_MOST_SENTENCE],
+            sentence=report.sentence()[:_MAX_SENTENCE],
         )
     )
 
@@ -208,10 +208,8 @@ class Repair:
         }
 
     def sentence(self) -> str:
-        more = self.replay.added.count()
         text = f"a repair replays {number_of(self.replay.all.count(), 'offset')}"
         text += "" if self.replay.sinks is None else f" into {', '.join(self.replay.sinks)} alone"
-        text += f", {more} of them since {self.replay.because}" if more else ""
         if self.replay.all:
             messages = number_of(str(self.stored), "message")
             text += f"; rows of {messages} of them are stored: {', '.join(shown(self.replay.all))}"
@@ -234,9 +232,9 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
     return Repair(
         findings=findings,
         # The replay and the audit after it take them from the ledger.
-        selection=opened.book.store_selection(replay.named).digest if replay.named else "",
+        selection=opened.ledger.store_selection(replay.ranges).digest if replay.ranges else "",
         replay=replay,
-        audit_after=opened.book.store_selection(replay.all | findings).digest,
+        audit_after=opened.ledger.store_selection(replay.all | findings).digest,
         level_after=report.level.after_repair,
         stored=plan.stored_now(opened, replay),
     )

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from tidemark.audit.comparison import MOST_EXAMPLES, ReplayComparison, name_of_comparison
+from tidemark.audit.comparison import MAX_EXAMPLES, ReplayComparison, name_of_comparison
 from tidemark.errors import Conflict, LedgerContradiction
-from tidemark.ledger.book import View
 from tidemark.ledger.codec import encode
+from tidemark.ledger.ledger import LedgerSnapshot
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.reports import report_of
@@ -17,11 +17,11 @@ from tidemark.runs.reports import report_of
 
 def store_comparison(opened: OpenStream, comparison: ReplayComparison) -> None:
     """Store a comparison under its run's name, with fewer examples if one value of the ledger has no room for all."""
-    for most in (MOST_EXAMPLES, 5, 1, 0):
+    for most in (MAX_EXAMPLES, 5, 1, 0):
         value = encode(comparison.naming(most))
-        if len(value) <= opened.book.store.max_value_bytes:
+        if len(value) <= opened.ledger.store.max_value_bytes:
             break
-    opened.book.store_report(name_of_comparison(comparison.run), value)
+    opened.ledger.store_report(name_of_comparison(comparison.run), value)
 
 
 def find_comparison(opened: OpenStream, run: str) -> ReplayComparison | None:
@@ -43,7 +43,7 @@ def comparison_value(comparison: ReplayComparison) -> dict[str, Any]:
     return {**value, "differences": comparison.differences, "sentence": comparison.sentence()}
 
 
-def check_unchanged(before: View, now: View, offsets: RangeSet) -> None:
+def check_unchanged(before: LedgerSnapshot, now: LedgerSnapshot, offsets: RangeSet) -> None:
     """Raises Conflict when another lane has committed some of the offsets between two views of the ledger."""
     known = {window.generation for window in before.windows}
     if any(window.generation not in known and window.covers & offsets for window in now.windows):

@@ -1,7 +1,7 @@
 """Erasing offsets: they lose their results in every sink, and no later request brings them back.
 
-An erasure is a lane of its own. Its windows cover the offsets and write nothing of them, so nothing older counts there any
-more. Where a sink keeps contributions of blocks, its windows read the rest of these again.
+An erasure is a lane of its own. Its window covers the offsets and writes nothing of them, so nothing older counts there any
+more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tidemark.errors import (
     Unreachable,
     WrongUse,
 )
-from tidemark.ledger.book import Standing
 from tidemark.ledger.erasures import (
     Tombstone,
     erased_by_answer,
@@ -32,14 +31,13 @@ from tidemark.ledger.erasures import (
     still_there,
     tombstones,
 )
+from tidemark.ledger.ledger import CommittedSnapshot
 from tidemark.ledger.records import (
     Erasure,
     Guarantee,
     LaneKind,
-    Pending,
     RunRequest,
     SinkReceipt,
-    Window,
     each_place,
     positions,
 )
@@ -51,26 +49,24 @@ from tidemark.offsets.reading import Reading
 from tidemark.runs.live.kafka_now import held_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers, keys, selecting
-from tidemark.runs.requests.approval import NOBODY_KNOWN, People, check_approved
+from tidemark.runs.requests.approval import NOBODY_KNOWN, Requesters, check_approved
 from tidemark.runs.requests.forms import EraseRequest
 from tidemark.runs.requests.identity import fields_of_offsets
 from tidemark.runs.requests.record_tables import named_records
-from tidemark.runs.windows import lanes, whole_blocks
+from tidemark.runs.windows import lanes
 from tidemark.runs.windows.empty_windows import commit_unread
 from tidemark.sinks.contract import Erasing
-from tidemark.sinks.kinds import plain_of
+from tidemark.sinks.kinds import admin_of
 
 TO_ERASE = "to be erased"
 _CLEARS = "an attempt was killed right after it had written them. Ask for the erasure once more, and they are cleared"
-TO_READ_AGAIN = "to be read again, without what is erased"
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The offsets to erase, those that are read again because a sink needs them, and those that were erased before."""
+class OffsetsToErase:
+    """The offsets to erase, and those that were erased before, by their answer."""
 
     offsets: RangeSet
-    rest: RangeSet
     before: Mapping[str, RangeSet]
 
     @property
@@ -85,7 +81,7 @@ class Chosen:
     @property
     def answers(self) -> dict[str, RangeSet]:
         """Each offset by what becomes of it, in words."""
-        parts = {TO_ERASE: self.offsets, TO_READ_AGAIN: self.rest, **self.before}
+        parts = {TO_ERASE: self.offsets, **self.before}
         return {why: part for why, part in parts.items() if part}
 
 
@@ -109,7 +105,7 @@ def wanted(
 
 def _check_the_one_meant(opened: OpenStream, offsets: RangeSet) -> None:
     """Raises WrongUse for offsets that no window has read, where windows have read them in another incarnation."""
-    covered = opened.book.authority().covered()
+    covered = opened.ledger.authority().covered()
     unread = offsets - covered
     for at in unread.partitions:
         for other in covered.partitions:
@@ -118,21 +114,21 @@ def _check_the_one_meant(opened: OpenStream, offsets: RangeSet) -> None:
                 named, meant = (in_four_parts(Coordinate(end, shared[0][0])) for end in (at, other))
                 raise WrongUse(
                     f"{Coordinate(at, shared[0][0])}: no window has read this message, but one has read {meant}. Nothing was "
-                    f"changed. Say which you mean: {meant} (tidemark show {opened.book.stream} {meant}), or {named}"
+                    f"changed. Say which you mean: {meant} (tidemark show {opened.ledger.stream} {meant}), or {named}"
                 )
 
 
-def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
-    """Choose the offsets to erase and those to read again. `wanted` has the incarnations filled in.
+def choose(opened: OpenStream, wanted: RangeSet) -> OffsetsToErase:
+    """Choose the offsets to erase. `wanted` has the incarnations filled in.
 
-    Raises WrongUse for offsets that the ingest has not read yet, OffsetsOutOfRange where the rest of a block is gone.
+    Raises WrongUse for offsets that the ingest has not read yet.
     """
     if opened.stream.guarantee == Guarantee.NONE.value:
         raise WrongUse(
-            f"{opened.book.stream} keeps no positions (guarantee: none), so its next run may read anything again: nothing "
+            f"{opened.ledger.stream} keeps no positions (guarantee: none), so its next run may read anything again: nothing "
             "can be erased for good"
         )
-    view = opened.book.view()
+    view = opened.ledger.view()
     gone = erased_by_answer(view.windows)
     before = {why: part for why, offsets in gone.items() if (part := wanted & offsets)}
     wanted -= RangeSet(range_ for part in before.values() for range_ in part)
@@ -140,36 +136,34 @@ def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
         raise WrongUse(
             f"{answers.describe_answers({answers.THE_INGESTS: live})}. Only what was read can be erased, since the ingest "
             f"would read these again. Nothing was changed. Leave them out, or erase them after the next run (tidemark run "
-            f"{opened.book.stream})"
+            f"{opened.ledger.stream})"
         )
-    wide = whole_blocks.widened(opened, view, wanted, erasing=True) if wanted else wanted
-    return Chosen(wanted, wide - wanted, before)
+    return OffsetsToErase(wanted, before)
 
 
-def digest(opened: OpenStream, chosen: Chosen) -> str:
-    """The digest of what an erasure would do: stream file, offsets to erase and to read again, and the places of results.
+def digest(opened: OpenStream, chosen: OffsetsToErase) -> str:
+    """The digest of what an erasure would do: stream file, offsets to erase, and the places of results.
 
     Neither what the ingest reads meanwhile nor which results count changes it: the same messages are erased.
     """
-    hashed = sha256(f"erase {opened.book.stream} {opened.file.digest}\n".encode())
-    for name, part in (("erase", chosen.offsets), ("again", chosen.rest)):
-        for one in part:
-            hashed.update(f"{name} {one}\n".encode())
+    hashed = sha256(f"erase {opened.ledger.stream} {opened.file.digest}\n".encode())
+    for one in chosen.offsets:
+        hashed.update(f"erase {one}\n".encode())
     for said in sorted({f"{one.name} {one.type} {_shown_place(one)}" for one in _places(opened)}):
         hashed.update(f"{said}\n".encode())
     return hashed.hexdigest()
 
 
-def check(opened: OpenStream, plan: str, chosen: Chosen) -> None:
+def check(opened: OpenStream, plan: str, chosen: OffsetsToErase) -> None:
     """Raises StaleLedger when a request names the `plan` that was shown before, and by now it would do anything else."""
     if plan and digest(opened, chosen) != plan:
         raise StaleLedger(
-            f"the plan {plan[:12]} of {opened.book.stream} is stale: since it was made, the offsets that would be erased "
-            "or read again, the places of results, or the stream file have changed. Nothing was changed. Plan again"
+            f"the plan {plan[:12]} of {opened.ledger.stream} is stale: since it was made, the offsets that would be erased, "
+            "the places of results, or the stream file have changed. Nothing was changed. Plan again"
         )
 
 
-def begun(opened: OpenStream, run: str, fields: Mapping[str, str] | None = None) -> Chosen | None:
+def begun(opened: OpenStream, run: str, fields: Mapping[str, str] | None = None) -> OffsetsToErase | None:
     """The choice of an erasure of this run's name that has begun; None if none has.
 
     `fields` are those of a request: raises AnotherRequest when the erasure has begun with another one. Without
@@ -178,15 +172,12 @@ def begun(opened: OpenStream, run: str, fields: Mapping[str, str] | None = None)
     asked = lanes.begun(opened, LaneKind.ERASE, run, fields)
     if asked is None:
         return None
-    claimed, offsets = (
-        opened.book.selection(ref) if ref is not None else RangeSet() for ref in (asked.selection, asked.erases)
-    )
-    return Chosen(offsets, claimed - offsets, {})
+    return OffsetsToErase(opened.ledger.selection(asked.erases) if asked.erases is not None else RangeSet(), {})
 
 
 def requested(
     opened: OpenStream, run: str, asked: EraseRequest, fields: Mapping[str, str], reading: Reading | None = None
-) -> tuple[Chosen, str]:
+) -> tuple[OffsetsToErase, str]:
     """The choice of a run for a request, or the one that it has begun with, and how the offsets were found, as `wanted`.
 
     Raises StaleLedger where the request names a plan that is another one by now. Raises AnotherRequest where the run has
@@ -215,9 +206,9 @@ def requested(
 def open_erasure(
     opened: OpenStream,
     run: str,
-    chosen: Chosen,
+    chosen: OffsetsToErase,
     reason: str,
-    by: People = NOBODY_KNOWN,
+    by: Requesters = NOBODY_KNOWN,
     *,
     asked: Mapping[str, str] | None = None,
     plan: str = "",
@@ -232,7 +223,7 @@ def open_erasure(
     person, and the error of a place that cannot be cleared now.
     """
     protocol.check_reason("an erasure", reason)
-    book, lane = opened.book, lanes.lane_name(LaneKind.ERASE, run)
+    ledger, lane = opened.ledger, lanes.lane_name(LaneKind.ERASE, run)
     if asked is None:
         asked = {**fields_of_offsets(erases=chosen.offsets), "reason": reason}
     if lanes.begun(opened, LaneKind.ERASE, run, asked) is not None:
@@ -241,25 +232,23 @@ def open_erasure(
         raise WrongUse("there is nothing to erase: nothing was found that is not erased already")
     # It may have waited for a second person.
     check(opened, plan, chosen)
-    protocol.check_nobody_writes(opened.book, chosen.offsets)
-    selection = chosen.offsets | chosen.rest
-    check_approved(opened.stream.limits.approve_above, selection.count(), by)
+    protocol.check_nobody_writes(opened.ledger, chosen.offsets)
+    check_approved(opened.stream.limits.approve_above, chosen.offsets.count(), by)
     _check_places(opened)
-    claim, erases = book.store_selection(selection), book.store_selection(chosen.offsets)
-    noted = Erasure(selection=erases, asked_by=by.asked, approved_by=by.approved)
+    claim = ledger.store_selection(chosen.offsets)
     open_together(
-        book,
+        ledger,
         NewLane(
             lane=lane,
             kind=LaneKind.ERASE,
             run=run,
-            start=positions({range_.partition: range_.start for range_ in selection.hull()}),
+            start=positions({range_.partition: range_.start for range_ in chosen.offsets.hull()}),
             selection=claim,
             reason=reason,
             asked_by=by.asked,
             approved_by=by.approved,
-            erases=noted,
-            asked=RunRequest(fields=dict(asked), selection=claim, erases=erases),
+            erases=Erasure(selection=claim, asked_by=by.asked, approved_by=by.approved),
+            asked=RunRequest(fields=dict(asked), selection=claim, erases=claim),
         ),
     )
     return lane
@@ -268,45 +257,32 @@ def open_erasure(
 def _check_places(opened: OpenStream) -> None:
     """Before the commit: a place that cannot be cleared would stop the settling of every later run."""
     # Attempts of a version that noted no places may have written where the stream file says.
-    note_places(opened.book, still_there(opened.book, opened.places_now()))
-    opened.sweeper.reach(opened.book.stream, places_to_clear(opened.book))
+    note_places(opened.ledger, still_there(opened.ledger, opened.places_now()))
+    opened.sweeper.reach(opened.ledger.stream, places_to_clear(opened.ledger))
 
 
-def reads_nothing(opened: OpenStream, window: Window) -> bool:
-    """Whether a window of an erasure only erases, so that no Spark job has to run."""
-    return not opened.book.reads(window)
-
-
-def erase_without_spark(opened: OpenStream, lane: str, run: str, *, take_over: bool = False) -> Pending | None:
-    """Commit the first windows of an erasure's lane while they read nothing. Closes the lane after the last one.
-
-    Returns the window that a Spark job has to read, or None. Raises what planning and `commit_unread` raise.
-    """
-    while (pending := lanes.plan_lane(opened, lane, run)) is not None:
-        if not reads_nothing(opened, pending.window):
-            return pending
+def erase(opened: OpenStream, lane: str, run: str, *, take_over: bool = False) -> None:
+    """Commit the window of an erasure's lane, and close the lane. Raises what planning and `commit_unread` raise."""
+    if (pending := lanes.plan_lane(opened, lane, run)) is not None:
         commit_unread(opened, lane, pending.window.seq, run, take_over=take_over)
     lanes.finish(opened, lane)
-    return None
 
 
 @dataclass(frozen=True)
-class Done:
-    """The erased offsets of an erasure's windows, their tombstones and answers, and the offsets that were read again."""
+class ErasureResult:
+    """The erased offsets of an erasure, their tombstones and their answers."""
 
     erased: RangeSet
-    read_again: RangeSet
     tombstones: list[Tombstone]
     answers: Mapping[str, RangeSet]
 
 
-def done(opened: OpenStream, lane: str) -> Done:
+def done(opened: OpenStream, lane: str) -> ErasureResult:
     """The commits of an erasure until now."""
-    committed = [window for window in opened.book.committed() if window.record.lane == lane]
+    committed = [window for window in opened.ledger.committed() if window.record.lane == lane]
     stones = tombstones(committed)
     erased = RangeSet(part for range_ in stones for part in range_.offsets)
-    read_again = RangeSet(part for window in committed for part in window.covers) - erased
-    return Done(erased, read_again, stones, erased_by_answer(committed))
+    return ErasureResult(erased, stones, erased_by_answer(committed))
 
 
 @dataclass(frozen=True)
@@ -327,7 +303,7 @@ class Remaining:
 
 def remaining(opened: OpenStream, offsets: RangeSet) -> list[Remaining]:
     """Every place where attempts may have written, and Kafka itself, with what they hold once some offsets are erased."""
-    gone, standing = gone_places(opened.book), opened.book.standing()
+    gone, standing = gone_places(opened.ledger), opened.ledger.standing()
     places = [
         Remaining(
             place.name,
@@ -346,20 +322,20 @@ def _shown_place(place: SinkReceipt) -> dict[str, str]:
     return {name: value for name, value in place.place.items() if name != "folder"}
 
 
-def _left_there(opened: OpenStream, place: SinkReceipt, offsets: RangeSet, standing: Standing) -> str:
+def _left_there(opened: OpenStream, place: SinkReceipt, offsets: RangeSet, standing: CommittedSnapshot) -> str:
     try:
-        plain = plain_of(place.type)
-        said = [plain.remains(opened, place.name, offsets)]
+        admin = admin_of(place.type)
+        said = [admin.remains(opened, place.name, offsets)]
         done = _done(standing, offsets) if place.place else []
-        late = plain.late(opened.connections, place.place, done) if done else 0
+        late = admin.late(opened.connections, place.place, done) if done else 0
         said.append(f"{late} of its rows or files came late: {_CLEARS}" if late else "")
         return "; ".join(filter(None, said))
     except TidemarkError as problem:
         return f"not known: {problem}"
 
 
-def _done(standing: Standing, offsets: RangeSet) -> list[Erasing]:
-    """The erased part of some offsets, by each window that has erased any: it may have read others of a block again."""
+def _done(standing: CommittedSnapshot, offsets: RangeSet) -> list[Erasing]:
+    """The erased part of some offsets, by each window that has erased any."""
     erased_by = ((one, one.erased & offsets) for one in standing.windows)
     return [Erasing(one.record, erased, standing) for one, erased in erased_by if erased]
 
@@ -370,15 +346,14 @@ def clear_again(opened: OpenStream, offsets: RangeSet) -> None:
     An attempt that was paused may have written some of them after the erasure, and have been killed before it found out.
     """
     # Most requests name nothing that was erased before, and all windows are read to look it up.
-    done = _done(opened.book.standing(), offsets) if offsets else []
-    places = places_to_clear(opened.book) if done else []
-    # Window by window: a block's total without one window's offsets is not its total without those of a newer one.
+    done = _done(opened.ledger.standing(), offsets) if offsets else []
+    places = places_to_clear(opened.ledger) if done else []
     for one in done:
         opened.sweeper.erase(one.record, one.erased, places)
 
 
 def _places(opened: OpenStream) -> tuple[SinkReceipt, ...]:
-    return each_place((*(place for _, place in places_written(opened.book)), *opened.places_now()))
+    return each_place((*(place for _, place in places_written(opened.ledger)), *opened.places_now()))
 
 
 def _in_kafka(opened: OpenStream, erased: RangeSet) -> Iterable[Remaining]:

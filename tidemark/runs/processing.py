@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tidemark.clients.kafka.admission import check_admission
 from tidemark.commit import protocol
-from tidemark.commit.protocol import Fence, Listener, Step, Taken, Work, nobody
+from tidemark.commit.protocol import Fence, HeldWindow, Listener, Step, Work, nobody
 from tidemark.errors import (
     AlreadyCommitted,
     AuthenticationFailed,
@@ -24,20 +24,18 @@ from tidemark.errors import (
     TidemarkError,
     WrongUse,
 )
-from tidemark.ledger.records import Pending, Record, Window, erases
+from tidemark.ledger.records import Pending, Record, Window
 from tidemark.ledger.register import check_not_paused, named_ranges
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import erasing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest, lanes, pacing
 from tidemark.runs.windows.changes_since_pin import lost_since_pin
 from tidemark.runs.windows.chosen_sinks import check_still_there
-from tidemark.runs.windows.empty_windows import commit_unread
 
 log = logging.getLogger(__name__)
 
 
-class LongerWay(Exception):
+class OnePassImpossible(Exception):
     """Raised when one pass is not enough for a window. What it has written has a generation that never counts."""
 
 
@@ -69,7 +67,7 @@ class Ready(Protocol):
 
     def work(self, seq: int, window: Window | None, *, longer: bool) -> WindowWork: ...
 
-    def hold(self, work: WindowWork, taken: Taken) -> AbstractContextManager[Fence]:
+    def hold(self, work: WindowWork, taken: HeldWindow) -> AbstractContextManager[Fence]:
         """Hold the window while the work is done."""
         ...
 
@@ -97,11 +95,11 @@ def process_windows(
     committed: list[Record] = []
     following: int | None = seq
     while following is not None:
-        check_not_paused(opened.book, lane)
-        began, taken = opened.book.clock(), 0
+        check_not_paused(opened.ledger, lane)
+        began, taken = opened.ledger.clock(), 0
         try:
             committed.append(_process(ready, following, run, take_over=take_over, on_step=on_step))
-            taken = opened.book.covers(committed[-1].window).count() if rate is not None else 0
+            taken = opened.ledger.covers(committed[-1].window).count() if rate is not None else 0
         except AlreadyCommitted:
             committed += _committed_by_this_run(opened, lane, following, run)
         window = committed[-1].window
@@ -109,7 +107,7 @@ def process_windows(
         pending = ingest.next_window(opened, lane, run, goal)
         following = pending.window.seq if pending else None
         if pending is not None:
-            wait(pacing.seconds_to_wait(taken, (opened.book.clock() - began) / 1000, rate))
+            wait(pacing.seconds_to_wait(taken, (opened.ledger.clock() - began) / 1000, rate))
     lanes.finish(opened, lane)
     return committed
 
@@ -118,8 +116,8 @@ def _process(ready: Ready, seq: int, run: str, *, take_over: bool, on_step: List
     """Steps 2 to 7 on one pending window; by a second attempt, if a message does not let the first one take one pass."""
     try:
         return _process_one(ready, seq, run, take_over=take_over, on_step=on_step)
-    except LongerWay as problem:
-        name = f"{ready.opened.book.stream}/{ready.lane}"
+    except OnePassImpossible as problem:
+        name = f"{ready.opened.ledger.stream}/{ready.lane}"
         log.warning("%s window %s: %s. A new attempt takes the longer way", name, seq, problem)
     return _process_one(ready, seq, run, on_step=on_step, longer=True)
 
@@ -133,27 +131,25 @@ def _process_one(
     on_step: Listener = nobody,
     longer: bool = False,
 ) -> Record:
-    """One attempt at a pending window. Raises LongerWay, unless it takes the `longer` one."""
+    """One attempt at a pending window. Raises OnePassImpossible, unless it takes the `longer` one."""
     opened, lane = ready.opened, ready.lane
     pending = _pending(opened, lane)
-    if erases(lane) and pending is not None and erasing.reads_nothing(opened, pending.window):
-        return commit_unread(opened, lane, seq, run, take_over=take_over)
     window = pending.window if pending is not None else None
     if window is not None:
-        check_still_there(opened, f"window {seq} of {opened.book.stream}/{lane}", window.sinks)
+        check_still_there(opened, f"window {seq} of {opened.ledger.stream}/{lane}", window.sinks)
     work = ready.work(seq, window, longer=longer)
 
     def heard(step: Step) -> None:
         work.progress.step = step.value
         # The work itself says which sink it has stored.
         if step != Step.SINK_STORED:
-            log.info("%s/%s window %s: %s", opened.book.stream, lane, seq, step.value)
+            log.info("%s/%s window %s: %s", opened.ledger.stream, lane, seq, step.value)
         on_step(step)
 
     with closing(work):
         try:
             return protocol.process(
-                opened.book,
+                opened.ledger,
                 opened.sweeper,
                 work,
                 partial(ready.hold, work),
@@ -173,7 +169,7 @@ def _process_one(
             failed = isinstance(known, ProcessingFailed) and (type(known) is ProcessingFailed or known is not problem)
             if failed and known is not None and window is not None:
                 raise type(known)(
-                    f"window {seq} of {opened.book.stream}/{lane}, {named_ranges(window.hull())}: {known}"
+                    f"window {seq} of {opened.ledger.stream}/{lane}, {named_ranges(window.hull())}: {known}"
                 ) from problem
             raise
 
@@ -192,22 +188,22 @@ def _deleted(opened: OpenStream, lane: str, seq: int) -> OffsetsOutOfRange:
     pending = _pending(opened, lane)
     lost = lost_since_pin(opened, pending.window) if pending else RangeSet()
     return OffsetsOutOfRange(
-        f"Kafka has deleted {', '.join(map(str, lost)) or 'messages'} since window {seq} of {opened.book.stream}/{lane} was "
+        f"Kafka has deleted {', '.join(map(str, lost)) or 'messages'} since window {seq} of {opened.ledger.stream}/{lane} was "
         "pinned. Nothing was committed. To go on without them, set `on_out_of_range` in the stream file and give the window "
-        f"up: tidemark ledger abandon {opened.book.stream} {lane} --reason ..."
+        f"up: tidemark ledger abandon {opened.ledger.stream} {lane} --reason ..."
     )
 
 
 def _pending(opened: OpenStream, lane: str) -> Pending | None:
-    stored = opened.book.head(lane)
+    stored = opened.ledger.head(lane)
     return stored.head.pending if stored else None
 
 
 def _committed_by_this_run(opened: OpenStream, lane: str, seq: int, run: str) -> list[Record]:
     """The window and those after it, committed by an earlier try of this run. Raises AlreadyCommitted."""
-    protocol.settle(opened.book, opened.sweeper, lane)
-    recorded = opened.book.record(lane, seq)
+    protocol.settle(opened.ledger, opened.sweeper, lane)
+    recorded = opened.ledger.record(lane, seq)
     if recorded is None or recorded[1].attempt.run != run:
-        raise AlreadyCommitted(f"window {seq} of {opened.book.stream}/{lane} is already committed by another run")
-    log.info("%s/%s window %s: committed by an earlier try of this run", opened.book.stream, lane, seq)
+        raise AlreadyCommitted(f"window {seq} of {opened.ledger.stream}/{lane} is already committed by another run")
+    log.info("%s/%s window %s: committed by an earlier try of this run", opened.ledger.stream, lane, seq)
     return [recorded[1], *(record for record in lanes.committed_before(opened, lane, run) if record.seq > seq)]

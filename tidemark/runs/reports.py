@@ -16,13 +16,13 @@ Report = TypeVar("Report", bound=msgspec.Struct)
 
 def report_of(opened: OpenStream, name: str, kind: type[Report], what: str) -> Report | None:
     """A report by its name; None if there is none. `what` it is: for an error."""
-    stored = opened.book.report(name)
+    stored = opened.ledger.report(name)
     return None if stored is None else as_asked(opened, decode(stored, kind, what))
 
 
 def as_asked(opened: OpenStream, report: Report) -> Report:
     """The same report, with each `At` in it as people take it into a request."""
-    topics = opened.book.topics()
+    topics = opened.ledger.topics()
     if all(len(incarnations) == 1 for incarnations in topics.values()):
         return report
     asked: Report = _asked(topics, inspect.type_info(type(report)), report)

@@ -11,7 +11,7 @@ from tidemark.ledger.records import INGEST, Guarantee, Head, Window
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
-from tidemark.planning.inputs import Known
+from tidemark.planning.inputs import KafkaState
 from tidemark.runs.live.conditions import request
 from tidemark.runs.live.kafka_now import known_to_ingest, topics_now
 from tidemark.runs.live.open_stream import OpenStream
@@ -31,7 +31,7 @@ def skip(opened: OpenStream, to: Target, reason: str, run: str, *, write: bool) 
     """
     head = _movable(opened, reason)
 
-    def plan(head: Head) -> tuple[Window | None, Known]:
+    def plan(head: Head) -> tuple[Window | None, KafkaState]:
         asked = request(opened, run, topics_now(opened), reason)
         known = known_to_ingest(opened, asked, head, learn=write)
         if _applied(opened, run) is not None:
@@ -54,7 +54,7 @@ def skip(opened: OpenStream, to: Target, reason: str, run: str, *, write: bool) 
         raise
     if (done := _applied(opened, run)) is not None:
         return done
-    raise Conflict(f"another run of {opened.book.stream} has pinned a window meanwhile; nothing was skipped")
+    raise Conflict(f"another run of {opened.ledger.stream} has pinned a window meanwhile; nothing was skipped")
 
 
 def _movable(opened: OpenStream, reason: str) -> Head:
@@ -62,25 +62,27 @@ def _movable(opened: OpenStream, reason: str) -> Head:
     if not reason.strip():
         raise WrongUse("a skip needs a reason; it stays in the ledger")
     if opened.stream.guarantee == Guarantee.NONE.value:
-        raise WrongUse(f"{opened.book.stream} keeps no positions (guarantee: none): there is nothing to move")
-    stored = opened.book.head(INGEST)
+        raise WrongUse(f"{opened.ledger.stream} keeps no positions (guarantee: none): there is nothing to move")
+    stored = opened.ledger.head(INGEST)
     if stored is None:
-        raise WrongUse(f"{opened.book.stream} has no positions yet: name where it begins as `start` in the stream file")
+        raise WrongUse(
+            f"{opened.ledger.stream} has no positions yet: name where it begins as `start` in the stream file"
+        )
     if stored.head.pending is not None:
         raise Conflict(
-            f"window {stored.head.pending.window.seq} of {opened.book.stream} is pending: let it finish, or abandon it first"
+            f"window {stored.head.pending.window.seq} of {opened.ledger.stream} is pending: let it finish, or abandon it first"
         )
     return stored.head
 
 
 def _applied(opened: OpenStream, run: str) -> Window | None:
     """The window of this skip, if it is committed. The answer to its pin may have been lost, and another run committed it."""
-    stored = opened.book.head(INGEST)
-    newest = newest_of_lane(opened.book, INGEST, stored.head if stored else None, lanes.RETRIED_WITHIN)
+    stored = opened.ledger.head(INGEST)
+    newest = newest_of_lane(opened.ledger, INGEST, stored.head if stored else None, lanes.RETRIED_WITHIN)
     return next((record.window for record in newest if record.window.run == run), None)
 
 
-def _offsets(opened: OpenStream, known: Known, to: Target) -> dict[TopicPartition, int]:
+def _offsets(opened: OpenStream, known: KafkaState, to: Target) -> dict[TopicPartition, int]:
     """The offset that each partition goes to. Partitions that are not named stay where they are."""
     logs = known.to_read()
     if to == "latest":
@@ -94,5 +96,5 @@ def _offsets(opened: OpenStream, known: Known, to: Target) -> dict[TopicPartitio
     by_name = {(at.topic, at.partition): at for at in logs}
     for topic, partition in to:
         if (topic, partition) not in by_name:
-            raise WrongUse(f"{topic}/{partition} is not among the partitions that {opened.book.stream} reads")
+            raise WrongUse(f"{topic}/{partition} is not among the partitions that {opened.ledger.stream} reads")
     return {by_name[name]: offset for name, offset in to.items()}

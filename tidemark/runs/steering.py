@@ -36,14 +36,14 @@ def lanes_of(opened: OpenStream, named: str) -> list[str]:
 
     The open ones, if any is open. Raises WrongUse when there is none.
     """
-    book = opened.book
-    stored = book.register()
+    ledger = opened.ledger
+    stored = ledger.register()
     entries = stored[1].lanes if stored else {}
     kinds = (LaneKind.REPLAY, LaneKind.BACKFILL, LaneKind.ERASE)
     of_run = [lane for kind in kinds for job in reversed(lanes.may_open(kind, named)) for lane in reversed(job)]
     if there := [lane for lane in (named, *of_run) if lane != INGEST and lane in entries]:
         return there
-    if named != INGEST and book.head(named) is not None:
+    if named != INGEST and ledger.head(named) is not None:
         return [named]
     if there := [
         lane for kind in kinds for job in reversed(lanes.lanes_by_job(opened, kind, named)) for lane in reversed(job)
@@ -51,7 +51,7 @@ def lanes_of(opened: OpenStream, named: str) -> list[str]:
         return there
     open_now = ", ".join(f"{lane} (run {entry.run})" for lane, entry in sorted(entries.items()) if lane != INGEST)
     raise WrongUse(
-        f"{book.stream} has no backfill or replay {named}; expected a lane or the name of its run. Open are: "
+        f"{ledger.stream} has no backfill or replay {named}; expected a lane or the name of its run. Open are: "
         f"{open_now or 'none'}"
     )
 
@@ -59,20 +59,20 @@ def lanes_of(opened: OpenStream, named: str) -> list[str]:
 def pause(opened: OpenStream, lane: str, reason: str) -> None:
     """Let no further window of a lane begin. The window in work is finished, and the claim stays. Raises WrongUse."""
     protocol.check_reason("pause", reason)
-    pause_lane(opened.book, lane, Paused(reason=reason, at=opened.book.clock()))
+    pause_lane(opened.ledger, lane, Paused(reason=reason, at=opened.ledger.clock()))
 
 
 def resume(opened: OpenStream, lane: str) -> None:
     """Let windows of a paused lane begin again; starts none. Raises WrongUse."""
-    pause_lane(opened.book, lane, None)
+    pause_lane(opened.ledger, lane, None)
 
 
 def would_cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
     """The rest of a lane if it were cancelled now. Changes nothing. Raises WrongUse for a lane that is not open."""
     selection = _to_cancel(opened, lane, reason)
-    head = required_head(opened.book, lane).head
+    head = required_head(opened.ledger, lane).head
     given_up = head.pending.window.seq if head.pending is not None else None
-    return Cancelled(head.seq, given_up, unread_part(head, opened.book.selection(selection)))
+    return Cancelled(head.seq, given_up, unread_part(head, opened.ledger.selection(selection)))
 
 
 def cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
@@ -80,32 +80,32 @@ def cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
 
     Raises WrongUse for a lane that is not open.
     """
-    book, selection = opened.book, _to_cancel(opened, lane, reason)
+    ledger, selection = opened.ledger, _to_cancel(opened, lane, reason)
     given_up = None
     for left in reversed(range(_ROUNDS)):
-        window = protocol.abandon(book, lane, reason, take_over=True)
+        window = protocol.abandon(ledger, lane, reason, take_over=True)
         given_up = window.seq if window is not None else given_up
-        protocol.settle(book, opened.sweeper, lane)
+        protocol.settle(ledger, opened.sweeper, lane)
         try:
-            close_lane(book, lane, because=reason)
+            close_lane(ledger, lane, because=reason)
             break
         except Conflict:
             if not left:
                 raise
-    head = required_head(book, lane).head
-    return Cancelled(head.seq, given_up, unread_part(head, book.selection(selection)))
+    head = required_head(ledger, lane).head
+    return Cancelled(head.seq, given_up, unread_part(head, ledger.selection(selection)))
 
 
 def _to_cancel(opened: OpenStream, lane: str, reason: str) -> SelectionRef:
     """The selection of an open lane. Raises WrongUse for one that is not open, and for no reason."""
     protocol.check_reason("cancel", reason)
-    book = opened.book
-    stored = book.register()
+    ledger = opened.ledger
+    stored = ledger.register()
     entry = stored[1].lanes.get(lane) if stored else None
     if entry is None or entry.selection is None:
-        early = required_head(book, lane).head.closed_early
+        early = required_head(ledger, lane).head.closed_early
         why = f"was closed before it was done: {early}" if early else "has read all of its offsets"
-        raise WrongUse(f"{book.stream}/{lane} is not open: it {why}. There is nothing to cancel")
+        raise WrongUse(f"{ledger.stream}/{lane} is not open: it {why}. There is nothing to cancel")
     return entry.selection
 
 

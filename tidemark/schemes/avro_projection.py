@@ -34,7 +34,7 @@ _LOGICAL = frozenset(
     }
 )
 # Of a decimal of a field.
-MOST_DIGITS = 38
+MAX_DIGITS = 38
 # What is read and belongs to no field.
 _BESIDE = Type("")
 # Items that take no bytes, as Spark has a type for them.
@@ -359,7 +359,7 @@ class _Projecting:
             if kind is _BESIDE or (kind is not None and kind.name == "binary"):
                 return {}
             precision, scale = digits
-            if precision > MOST_DIGITS:
+            if precision > MAX_DIGITS:
                 wanted = "" if kind is None else f", and not {text_of(kind)}"
                 raise ValueError(f"{path} is decimal({precision},{scale}){wanted}: binary has its unscaled number")
             return {"logicalType": "decimal", "precision": precision, "scale": scale}

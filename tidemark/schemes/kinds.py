@@ -468,7 +468,7 @@ class MessageMetadataScheme(SchemePart):
 FOLDER = "folder"
 
 
-class WithSchemas(SchemePart):
+class SchemeWithSchemas(SchemePart):
     """A scheme whose messages were written with schemas: all with that in a file, or each with one of a registry."""
 
     names_are_fixed = ""
@@ -516,7 +516,7 @@ class WithSchemas(SchemePart):
             self._writer = self.read_file(Path(folder) / self.schema_file)
 
 
-class AvroScheme(WithSchemas):
+class AvroScheme(SchemeWithSchemas):
     """One Avro record a message: written with the schema in a file, or with one that the message names in a registry."""
 
     type: Literal["avro"]
@@ -552,7 +552,7 @@ class AvroScheme(WithSchemas):
         return writer
 
 
-class ProtobufScheme(WithSchemas):
+class ProtobufScheme(SchemeWithSchemas):
     """One message of Protocol Buffers a value: of the descriptors in a file, or of a schema that it names in a registry."""
 
     type: Literal["protobuf"]
@@ -617,7 +617,7 @@ class FunctionScheme(SchemePart):
 
 
 @dataclass(frozen=True)
-class SchemeKind:
+class SchemeType:
     """A scheme of a package of one's own: the class of its settings, and `module:function` of its parser."""
 
     settings: type[SchemePart]

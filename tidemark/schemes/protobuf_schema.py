@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.clients.registry_answers import NOT_FRAMED
 from tidemark.errors import PROTOBUF, PackageMissing, install
-from tidemark.types.ddl import DEEPEST, Parts, TooManyParts, Type, quoted
+from tidemark.types.ddl import DEEPEST, TooManyParts, Type, TypePartCounter, quoted
 from tidemark.types.fields import FieldType, text_of, type_of
 
 if TYPE_CHECKING:
@@ -226,12 +226,12 @@ def drafted(message: Descriptor) -> dict[str, str | None]:
 
 def _drafted_field(field: FieldDescriptor, message: Descriptor) -> str | None:
     try:
-        return _drafted(field, (message.full_name,), Parts())
+        return _drafted(field, (message.full_name,), TypePartCounter())
     except TooManyParts:
         return None
 
 
-def _drafted(field: FieldDescriptor, within: tuple[str, ...], parts: Parts) -> str | None:
+def _drafted(field: FieldDescriptor, within: tuple[str, ...], parts: TypePartCounter) -> str | None:
     if is_map(field):
         of = _drafted_value(field.message_type.fields_by_name["value"], within, parts)
         return None if of is None else f"map<string, {of}>"
@@ -239,7 +239,7 @@ def _drafted(field: FieldDescriptor, within: tuple[str, ...], parts: Parts) -> s
     return None if type_ is None else f"array<{type_}>" if field.is_repeated else type_
 
 
-def _drafted_value(field: FieldDescriptor, within: tuple[str, ...], parts: Parts) -> str | None:
+def _drafted_value(field: FieldDescriptor, within: tuple[str, ...], parts: TypePartCounter) -> str | None:
     of = field.message_type
     if of is None:
         first = _OF_SCALARS[field.type][0]

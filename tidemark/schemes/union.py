@@ -16,15 +16,15 @@ from tidemark.schemes.kinds import (
     ProtobufScheme,
     RawScheme,
     RegexScheme,
-    SchemeKind,
     SchemePart,
+    SchemeType,
     StringScheme,
 )
 from tidemark.settings.packages import kinds_of_packages, refusing
 
 
-def _refused(type_: str, why: str) -> SchemeKind:
-    return SchemeKind(refusing(SchemePart, type_, why), "")  # type: ignore[type-abstract]
+def _refused(type_: str, why: str) -> SchemeType:
+    return SchemeType(refusing(SchemePart, type_, why), "")  # type: ignore[type-abstract]
 
 
 _BUILT_IN = (
@@ -41,8 +41,8 @@ _BUILT_IN = (
 )
 GROUP = "tidemark.schemes"
 # By type. A package registers its schemes as entry points of the group.
-OF_PACKAGES: dict[str, SchemeKind] = kinds_of_packages(
-    GROUP, SchemeKind, SchemePart, _refused, {get_args(one.model_fields["type"].annotation)[0] for one in _BUILT_IN}
+OF_PACKAGES: dict[str, SchemeType] = kinds_of_packages(
+    GROUP, SchemeType, SchemePart, _refused, {get_args(one.model_fields["type"].annotation)[0] for one in _BUILT_IN}
 )
 
 if TYPE_CHECKING:

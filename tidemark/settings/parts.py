@@ -100,7 +100,7 @@ FunctionName = Annotated[str, form(FUNCTION_NAME, "a function, as module:name"),
 Regions = Literal[1, 2, 4, 8, 16]
 
 # HBase's default for `hbase.client.keyvalue.maxsize`, and for the same limit of its servers.
-MOST_CELL_BYTES = 10_485_760
+MAX_CELL_BYTES = 10_485_760
 CellBytes = Annotated[int, Field(ge=1_024, le=2_147_483_647)]
 
 

@@ -18,7 +18,7 @@ from tidemark.settings.parts import PATTERNS
 _LAST_LINKS = re.compile(r"(?:,? ?(?:see )?\[[^]]*\]\([^)]*\))+\.?$")
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 # The most that is shown of a value.
-_MOST = 120
+_MAX = 120
 _QUOTES = "put it in quotes"
 # A number or a truth value, as a text.
 _IN_QUOTES = re.compile(r"[+-]?[\d._]+(e[+-]?\d+)?|true|false|yes|no|on|off", re.IGNORECASE)
@@ -128,10 +128,10 @@ def kind_of(value: object) -> str:
         case Mapping():
             return "a map"
         case str():
-            return repr(value if len(value) <= _MOST else value[:_MOST] + "...")
+            return repr(value if len(value) <= _MAX else value[:_MAX] + "...")
         case Sequence():
             return "a list"
-    return str(value)[:_MOST]
+    return str(value)[:_MAX]
 
 
 def _found(value: object) -> str:
@@ -144,7 +144,7 @@ def _hint(kind: str, value: object) -> str:
     if kind == "string_type" and isinstance(value, int | float):
         return f": {_QUOTES}"
     if kind in ("tuple_type", "list_type") and isinstance(value, str):
-        return f": write [{value[:_MOST]}]"
+        return f": write [{value[:_MAX]}]"
     if kind in ("int_type", "float_type", "bool_type") and isinstance(value, str) and _IN_QUOTES.fullmatch(value):
         return ": write it without quotes"
     return ""

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, get_args, runtime_checkable
+from urllib.parse import urlsplit
 
 from tidemark.clients.connections import Connections
 from tidemark.errors import PackageMissing, WrongUse, install
-from tidemark.ledger.book import Book, Standing
+from tidemark.ledger.ledger import CommittedSnapshot, Ledger
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from tidemark.ledger.lookup import CoveringWindows
     from tidemark.sinks.stored_rows import StoredRow
 
-Taken = TypeVar("Taken")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class SettingsContext:
     """The parts of the stream file that a sink's settings have to fit.
 
     `reads` says whether the stream reads a topic over a connection.
@@ -47,7 +48,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Owned:
+class OwnedPlace:
     """A place that no other sink may write to, nor to what is around it or within it.
 
     `place` is a path: what begins with all of it lies within it. What of a name does not count, such as its case, is left out.
@@ -59,9 +60,9 @@ class Owned:
     said: str = ""
 
 
-def owned_table(table: str) -> Owned:
+def owned_table(table: str) -> OwnedPlace:
     """A table of HBase."""
-    return Owned(("table", table), f"table {table!r} is named for two purposes", f"table {table!r}")
+    return OwnedPlace(("table", table), f"table {table!r} is named for two purposes", f"table {table!r}")
 
 
 class StoreSettings(Part):
@@ -89,7 +90,7 @@ class StoreSettings(Part):
         """Further connections that it uses, such as that of a catalog."""
         return frozenset()
 
-    def owned(self) -> Iterable[Owned]:
+    def owned(self) -> Iterable[OwnedPlace]:
         """The places that no other store of the stream may have."""
         return ()
 
@@ -99,32 +100,21 @@ class SinkSettings(StoreSettings):
 
     name: Name
 
-    # What users call what a sink with `whole_blocks` keeps, such as "aggregates".
-    contributions: ClassVar[str] = "contributions"
-
     @property
     def needs_avro(self) -> bool:
         """Whether Spark needs its Avro package for the sink."""
         return False
 
-    @property
-    def whole_blocks(self) -> int | None:
-        """For a sink that keeps one contribution of each block of this many offsets: a replay then reads whole blocks only.
-
-        See `first_reads.FirstWindows`. None: a replay may read any offsets.
-        """
-        return None
-
-    def problem_with(self, others: Surroundings) -> str | None:
+    def problem_with(self, others: SettingsContext) -> str | None:
         """Why the settings do not fit the rest of the stream file, in words that name the sink."""
         return None
 
 
-class Opened(Protocol):
+class SinkContext(Protocol):
     """The parts of an open stream that a sink needs."""
 
     @property
-    def book(self) -> Book: ...
+    def ledger(self) -> Ledger: ...
 
     @property
     def connections(self) -> Connections: ...
@@ -145,7 +135,7 @@ class Erasing:
 
     record: Record
     erased: RangeSet
-    standing: Standing
+    standing: CommittedSnapshot
 
     @property
     def generation(self) -> int:
@@ -157,7 +147,7 @@ def gone_of_dead(done: Iterable[Erasing], generation: int) -> RangeSet:
     return RangeSet(part for one in done if one.standing.is_dead(generation, one.generation) for part in one.erased)
 
 
-class PlainSink:
+class SinkAdmin:
     """The work without Spark on one type of sink. A sink overrides what it needs."""
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
@@ -167,21 +157,21 @@ class PlainSink:
         By default nothing is removed: readers leave out rows that do not count.
         """
 
-    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: CommittedSnapshot) -> None:
         """Ask the server of a place whether `erase` will find it; before an erasure is committed. Raises what `erase` would.
 
         After the commit, no run goes on until all places are cleared. A table that its server knows to be gone holds nothing.
         `standing` says which windows have named the place. By default nothing is asked.
         """
 
-    def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
+    def publish(self, ledger: Ledger, connections: Connections, place: Mapping[str, str], record: Record) -> None:
         """Let readers who know nothing of the ledger see a committed window, as its receipt's `place` has it. Repeatable.
 
         Called if the Kind says `publishes`, after `sweep`, and until it has come to its end: no run goes on before. A window is
         published before a later one that covers its offsets is pinned. By default they see what attempts write.
         """
 
-    def check_unused(self, opened: Opened, settings: Any) -> None:
+    def check_unused(self, opened: SinkContext, settings: Any) -> None:
         """Raises LedgerContradiction where a stream that is about to begin has written to the sink's place before.
 
         Its ledger was lost then, or a connection leads to another one. By default nothing is looked at: most places carry the
@@ -201,7 +191,7 @@ class PlainSink:
     def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
         """Write another ledger of its stream into the mark of a place. See `owners.check_owner`."""
 
-    def shown(self, book: Book, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
+    def shown(self, ledger: Ledger, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
         """The newest windows that a place says it has shown for this ledger: their lanes and generations.
 
         A window is shown after its commit. So a ledger that does not know it has gone back. By default a place says nothing.
@@ -222,7 +212,7 @@ class PlainSink:
         """
         self.sweep(connections, place, erasing.record, erasing.erased)
 
-    def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
+    def remains(self, opened: SinkContext, sink: str, erased: RangeSet) -> str:
         """The remains of erased offsets in the sink of this name, for people; empty for none."""
         return self.left_by_erasing
 
@@ -236,9 +226,23 @@ class PlainSink:
         """
         return 0
 
-    def place(self, opened: Opened, settings: Any, lane: str, seq: int, generation: int) -> dict[str, str]:
+    def place(self, opened: SinkContext, settings: Any, lane: str, seq: int, generation: int) -> dict[str, str]:
         """Where an attempt has written, as the sink's receipt of it said."""
         return {}
+
+    # Whether an attempt makes a folder of its own even where it has no row to write.
+    always_makes_folder: ClassVar[bool] = False
+    # Whether the folder of a published attempt may be gone: the table has what counts of it.
+    folder_may_go: ClassVar[bool] = False
+
+    def data_sets(self, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+        """Where a place of a receipt is, as OpenLineage names data sets: pairs of a namespace and a name.
+
+        By default its folder: `location`, of a table that is made of what windows write elsewhere, or `base`.
+        """
+        if folder := place.get("location", place.get("base")):
+            address = urlsplit(folder)
+            yield f"{address.scheme}://{address.netloc}" if address.netloc else address.scheme or "file", address.path
 
     # Whether looking for one message asks only the servers that the ledger or the dead letters are in, and reads little.
     looks_quickly: ClassVar[bool] = False
@@ -247,33 +251,39 @@ class PlainSink:
     # Whether the sink has `rows_within`.
     rows_by_coordinate: ClassVar[bool] = False
 
-    def check_fields(self, opened: Opened, settings: Any) -> None:
+    def check_fields(self, opened: SinkContext, settings: Any) -> None:
         """Raises WrongUse where the sink's place has a field of the stream in a type that cannot become the stream file's.
 
         For `tidemark streams check --against-ledger`. By default a sink has no types of its own.
         """
 
-    def rows_at(self, opened: Opened, settings: Any, at: Coordinate, record: Record) -> list[StoredRow] | str:
+    def rows_at(self, opened: SinkContext, settings: Any, at: Coordinate, record: Record) -> list[StoredRow] | str:
         """The rows of one message that count, for `tidemark show`; or, in a sentence, why they are not said.
 
         `record` is the committed window that counts at the coordinate in this sink. Raises TidemarkError, OSError.
         """
         return f"a sink of type {settings.type} is not searched for one message"
 
-    def under_key(self, opened: Opened, settings: Any, row: StoredRow, windows: CoveringWindows) -> UnderKey | None:
+    def under_key(
+        self, opened: SinkContext, settings: Any, row: StoredRow, windows: CoveringWindows
+    ) -> KeyedRowFound | None:
         """The row of a sink by key under the key of a message's `row`, which another sink has; None for other layouts.
 
         `windows` has the windows that cover the message. Raises TidemarkError.
         """
         return None
 
-    def rows(self, opened: Opened, settings: Any, limit: int) -> Iterator[dict[str, Any]]:
+    def rows(self, opened: SinkContext, settings: Any, limit: int) -> Iterator[dict[str, Any]]:
         """The rows that count, for `tidemark results`, ready for JSON. The caller takes at most `limit`."""
         raise WrongUse(f"a sink of type {settings.type} has no reader without Spark")
 
     def rows_within(
-        self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
-    ) -> Taken:
+        self,
+        opened: SinkContext,
+        settings: Any,
+        within: OffsetRange,
+        take: Callable[[Iterator[dict[str, Any]]], T],
+    ) -> T:
         """The result of `take` for the rows that count at some offsets, as `rows` gives them, in any order.
 
         Of what `take` leaves, little is read. It is called again where files were replaced meanwhile. Raises TidemarkError.
@@ -285,12 +295,24 @@ class PlainSink:
         return in_columns(fields, rows)
 
 
-# What a sink by key says of a coordinate.
-NO_KEY = "it keeps values by key, and no row of the message, from another sink, says its key"
+@runtime_checkable
+class SupportsMounts(Protocol):
+    """The part of an admin whose sink writes files: whether they are where they were, or an empty mount point is there.
+
+    Of a sink of files without it, the mark of Tidemark in its folder is looked at.
+    """
+
+    def folder_mark(self, connections: Connections, settings: Any) -> str | None:
+        """What tells the sink's folder from one that is made in its place; None for one that nobody has prepared."""
+        ...
+
+    def check_mounted(self, connections: Connections, settings: Any, records: Callable[[], Iterable[Record]]) -> None:
+        """Raises Unreachable for a folder or table without its mark, although one of the committed `records` named it."""
+        ...
 
 
 @dataclass(frozen=True)
-class UnderKey:
+class KeyedRowFound:
     """The row that a sink holds under a key. `said`: whose it is, in words. Fields that are null are absent."""
 
     key: Mapping[str, bytes | None]
@@ -345,44 +367,45 @@ class Replacement:
 class Compaction(Protocol):
     """The description of a type of sink's compaction. `tidemark.spark.sinks.contract.CompactingSink` does the work."""
 
-    def planned(self, opened: Opened, settings: Any, asked: CompactionRequest) -> Sequence[Replaceable]:
+    def planned(self, opened: SinkContext, settings: Any, asked: CompactionRequest) -> Sequence[Replaceable]:
         """The folders or files that a compaction would take now. This call changes nothing."""
         ...
 
-    def at_work(self, opened: Opened, settings: Any) -> str | None:
+    def at_work(self, opened: SinkContext, settings: Any) -> str | None:
         """The run that is compacting the sink, or that died before it was done."""
         ...
 
-    def made(self, opened: Opened, settings: Any, run: str) -> Sequence[Replacement]:
+    def made(self, opened: SinkContext, settings: Any, run: str) -> Sequence[Replacement]:
         """The folders that a run has made."""
         ...
 
 
 @dataclass(frozen=True)
-class Kind:
+class SinkType:
     """A type of sink: the class of its settings, and its other classes as `module:Class`, imported when needed.
 
-    `plain` names a PlainSink, `spark` a `tidemark.spark.sinks.contract.SparkSink`. `refused` says why a package's type
+    `admin` names a SinkAdmin, `spark` a `tidemark.spark.sinks.contract.SparkSink`. `refused` says why a package's type
     cannot be used. `compaction` names a Compaction if `tidemark compact` takes sinks of this type. `requires` is what pip
-    is given for the packages that only sinks of this type need. `publishes`: others see a window once `PlainSink.publish` was
-    called for it.
+    is given for the packages that only sinks of this type need. `publishes`: others see a window once `SinkAdmin.publish` was
+    called for it. `workers` names the modules that its Python workers run: a warm engine loads them before it forks workers.
     """
 
     settings: type[SinkSettings]
-    plain: str
+    admin: str
     spark: str
     refused: str = ""
     compaction: str = ""
     requires: tuple[str, ...] = ()
     publishes: bool = False
+    workers: tuple[str, ...] = ()
 
-    def without_spark(self) -> PlainSink:
-        return self._made(self.plain)  # type: ignore[no-any-return]
+    def make_admin(self) -> SinkAdmin:
+        return self._made(self.admin)  # type: ignore[no-any-return]
 
-    def with_compaction(self) -> Compaction:
+    def make_compaction(self) -> Compaction:
         return self._made(self.compaction)  # type: ignore[no-any-return]
 
-    def with_spark(self) -> Any:
+    def make_spark(self) -> Any:
         return self._made(self.spark)
 
     def _made(self, name: str) -> Any:

@@ -8,7 +8,7 @@ import struct
 from decimal import Decimal
 
 # Java writes numbers between these without an exponent.
-_LEAST, _MOST = 1e-3, 1e7
+_LEAST, _MAX = 1e-3, 1e7
 _TEXT = re.compile(r"-?\d+\.\d+(E-?\d+)?|NaN|-?Infinity")
 _FLOAT = struct.Struct("<f")
 
@@ -40,7 +40,7 @@ def double_text(value: float) -> str:
         return "NaN"
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or _LEAST <= abs(value) < _MOST:
+    if value == 0 or _LEAST <= abs(value) < _MAX:
         return repr(value)
     # Java takes two digits where one would do, which tells more of the smallest numbers: 4.9E-324.
     short = f"{value:.1e}"

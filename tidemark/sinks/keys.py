@@ -25,9 +25,8 @@ Unsent = Annotated[
     str | None,
     Field(
         min_length=1,
-        description="The text that stands for a value which was not sent, as Debezium writes it for a long value that did not "
-        "change. It would take the place of the value, so a message with it in a field, as text or bytes, is a dead letter "
-        "that names the field. `null`: it is a value like any other.",
+        description="The text that stands for [a value which was not sent](sinks.md#values-that-were-not-sent), as Debezium "
+        "writes it: a message with it in a field is a dead letter. `null`: it is a value like any other.",
     ),
 ]
 Key = Annotated[

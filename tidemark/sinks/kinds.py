@@ -1,6 +1,6 @@
 """The registry of all types of sinks. A package of your own adds its types by the entry point `tidemark.sinks`.
 
-An entry point names a `Kind`:
+An entry point names a `SinkType`:
 
     [project.entry-points."tidemark.sinks"]
     json_lines = "my_package.json_lines:KIND"
@@ -13,15 +13,17 @@ from typing import Any
 
 from tidemark.errors import DELTALAKE, PYICEBERG, WrongUse
 from tidemark.settings.packages import kinds_of_packages, refusing
-from tidemark.sinks.contract import Kind, PlainSink, SinkSettings
+from tidemark.sinks.contract import SinkAdmin, SinkSettings, SinkType
 from tidemark.sinks.dead_letters import kinds as dead_letters
 from tidemark.sinks.dead_letters.contract import COPIES
-from tidemark.sinks.dead_letters.copies import PlainCopies
+from tidemark.sinks.dead_letters.copies import CopiesAdmin
+from tidemark.sinks.delta.aggregates.settings import DeltaAggregatesSink
 from tidemark.sinks.delta.latest.settings import DeltaLatestSink
 from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
 from tidemark.sinks.hbase.settings import HBaseSink
+from tidemark.sinks.iceberg.aggregates.settings import IcebergAggregatesSink
 from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
 from tidemark.sinks.iceberg.settings import IcebergSink
 from tidemark.sinks.kafka.settings import KafkaSink
@@ -30,62 +32,91 @@ from tidemark.sinks.parquet.settings import ParquetSink
 GROUP = "tidemark.sinks"
 
 
-_BUILT_IN: dict[str, Kind] = {
-    "hbase": Kind(HBaseSink, "tidemark.sinks.hbase.sink:PlainHBase", "tidemark.spark.sinks.hbase:SparkHBase"),
-    "hbase_latest": Kind(
+_BUILT_IN: dict[str, SinkType] = {
+    "hbase": SinkType(
+        HBaseSink,
+        "tidemark.sinks.hbase.sink:HBaseAdmin",
+        "tidemark.spark.sinks.hbase:SparkHBase",
+        workers=("tidemark.spark.sinks.hbase.writer",),
+    ),
+    "hbase_latest": SinkType(
         HBaseLatestSink,
-        "tidemark.sinks.hbase.latest.sink:PlainHBaseLatest",
+        "tidemark.sinks.hbase.latest.sink:HBaseLatestAdmin",
         "tidemark.spark.sinks.hbase.latest:SparkHBaseLatest",
         compaction="tidemark.sinks.latest.compacting:HistoryCompaction",
         publishes=True,
+        workers=("tidemark.spark.sinks.hbase.latest.writer",),
     ),
-    "hbase_aggregates": Kind(
+    "hbase_aggregates": SinkType(
         HBaseAggregatesSink,
-        "tidemark.sinks.hbase.aggregates.sink:PlainAggregates",
-        "tidemark.spark.sinks.hbase.aggregates:SparkAggregates",
+        "tidemark.sinks.hbase.aggregates.sink:HBaseAggregatesAdmin",
+        "tidemark.spark.sinks.hbase.aggregates:SparkHBaseAggregates",
+        compaction="tidemark.sinks.latest.compacting:HistoryCompaction",
+        publishes=True,
     ),
-    "parquet": Kind(
+    "parquet": SinkType(
         ParquetSink,
-        "tidemark.sinks.parquet.sink:PlainParquet",
+        "tidemark.sinks.parquet.sink:ParquetAdmin",
         "tidemark.spark.sinks.parquet:SparkParquet",
         compaction="tidemark.sinks.parquet.compacting:ParquetCompaction",
     ),
-    "delta": Kind(
+    "delta": SinkType(
         DeltaSink,
-        "tidemark.sinks.delta.sink:PlainDelta",
+        "tidemark.sinks.delta.sink:DeltaAdmin",
         "tidemark.spark.sinks.delta:SparkDelta",
         requires=(DELTALAKE,),
         publishes=True,
     ),
-    "delta_latest": Kind(
+    "delta_latest": SinkType(
         DeltaLatestSink,
-        "tidemark.sinks.delta.latest.sink:PlainDeltaLatest",
+        "tidemark.sinks.delta.latest.sink:DeltaLatestAdmin",
         "tidemark.spark.sinks.latest.delta:SparkDeltaLatest",
         compaction="tidemark.sinks.delta.latest.compacting:DeltaLatestCompaction",
         requires=(DELTALAKE,),
         publishes=True,
     ),
-    "iceberg": Kind(
+    "delta_aggregates": SinkType(
+        DeltaAggregatesSink,
+        "tidemark.sinks.delta.aggregates.sink:DeltaAggregatesAdmin",
+        "tidemark.spark.sinks.aggregates.delta:SparkDeltaAggregates",
+        compaction="tidemark.sinks.delta.aggregates.compacting:DeltaAggregatesCompaction",
+        requires=(DELTALAKE,),
+        publishes=True,
+    ),
+    "iceberg": SinkType(
         IcebergSink,
-        "tidemark.sinks.iceberg.sink:PlainIceberg",
+        "tidemark.sinks.iceberg.sink:IcebergAdmin",
         "tidemark.spark.sinks.iceberg:SparkIceberg",
         compaction="tidemark.sinks.iceberg.compacting:IcebergCompaction",
         requires=(PYICEBERG,),
         publishes=True,
     ),
-    "iceberg_latest": Kind(
+    "iceberg_latest": SinkType(
         IcebergLatestSink,
-        "tidemark.sinks.iceberg.latest.sink:PlainIcebergLatest",
+        "tidemark.sinks.iceberg.latest.sink:IcebergLatestAdmin",
         "tidemark.spark.sinks.latest.iceberg:SparkIcebergLatest",
         compaction="tidemark.sinks.iceberg.latest.compacting:IcebergLatestCompaction",
         requires=(PYICEBERG,),
         publishes=True,
     ),
-    "kafka": Kind(KafkaSink, "tidemark.sinks.kafka.sink:PlainKafka", "tidemark.spark.sinks.kafka:SparkKafka"),
+    "iceberg_aggregates": SinkType(
+        IcebergAggregatesSink,
+        "tidemark.sinks.iceberg.aggregates.sink:IcebergAggregatesAdmin",
+        "tidemark.spark.sinks.aggregates.iceberg:SparkIcebergAggregates",
+        compaction="tidemark.sinks.iceberg.aggregates.compacting:IcebergAggregatesCompaction",
+        requires=(PYICEBERG,),
+        publishes=True,
+    ),
+    "kafka": SinkType(
+        KafkaSink,
+        "tidemark.sinks.kafka.sink:KafkaAdmin",
+        "tidemark.spark.sinks.kafka:SparkKafka",
+        workers=("tidemark.spark.sinks.kafka.writer",),
+    ),
 }
 
 
-def kind_of(type_: str) -> Kind:
+def kind_of(type_: str) -> SinkType:
     """The kind of a type that a stream file or a receipt names. Raises WrongUse for a type that is not registered."""
     if type_ not in KINDS:
         raise WrongUse(
@@ -98,11 +129,24 @@ def kind_of(type_: str) -> Kind:
     return KINDS[type_]
 
 
-def plain_of(type_: str) -> PlainSink:
+def worker_modules() -> list[str]:
+    """The modules that Spark's Python workers run for sinks of any type."""
+    return [name for kind in KINDS.values() for name in kind.workers]
+
+
+def admin_of(type_: str) -> SinkAdmin:
     """The object that clears a place of a receipt: of a sink, or of dead letters. Raises WrongUse for an unknown type."""
     if type_ == COPIES:
-        return PlainCopies()
-    return (dead_letters.kind_of_receipts(type_) or kind_of(type_)).without_spark()
+        return CopiesAdmin()
+    return (dead_letters.kind_of_receipts(type_) or kind_of(type_)).make_admin()
+
+
+def admin_or_default(type_: str) -> SinkAdmin:
+    """As `admin_of`; of a type whose package is not here, what every type says by default."""
+    try:
+        return admin_of(type_)
+    except WrongUse:
+        return SinkAdmin()
 
 
 def publishes(type_: str) -> bool:
@@ -113,7 +157,7 @@ def publishes(type_: str) -> bool:
 def by_order(type_: str) -> bool:
     """Whether rows of a sink of this type have versions by the order of a topic's messages. No for a type that is gone."""
     try:
-        return kind_of(type_).without_spark().versions_by_order
+        return kind_of(type_).make_admin().versions_by_order
     except WrongUse:
         return False
 
@@ -132,8 +176,8 @@ def sink_to_compact(sinks: Iterable[SinkSettings], stream: str, name: str | None
     return chosen[0]
 
 
-def _refused(type_: str, why: str) -> Kind:
-    return Kind(refusing(SinkSettings, type_, why, name=(str, type_)), "", "", why)  # type: ignore[type-abstract]
+def _refused(type_: str, why: str) -> SinkType:
+    return SinkType(refusing(SinkSettings, type_, why, name=(str, type_)), "", "", why)  # type: ignore[type-abstract]
 
 
-KINDS: dict[str, Kind] = {**_BUILT_IN, **kinds_of_packages(GROUP, Kind, SinkSettings, _refused, _BUILT_IN)}
+KINDS: dict[str, SinkType] = {**_BUILT_IN, **kinds_of_packages(GROUP, SinkType, SinkSettings, _refused, _BUILT_IN)}

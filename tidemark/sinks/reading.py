@@ -11,8 +11,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from tidemark.ledger.book import Book, View
 from tidemark.ledger.elsewhere import for_readers
+from tidemark.ledger.ledger import Ledger, LedgerSnapshot
 from tidemark.ledger.lookup import CoveringWindows, look_up
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
@@ -56,23 +56,25 @@ def fewest_scans(wanted: RangeSet, hull: RangeSet) -> RangeSet:
     return min((wanted, hull), key=lambda ranges: sum(1 for _ in pieces(ranges)))
 
 
-def hbase_rows(book: Book, table: RowsByOffset, sink: str | None) -> Iterator[StoredRow]:
+def hbase_rows(ledger: Ledger, table: RowsByOffset, sink: str | None) -> Iterator[StoredRow]:
     """Every row that counts in the table of a sink, or of the dead letters (None), by partition and offset.
 
     Dead letters of every store are read so.
     """
-    book = for_readers(book)
-    view = book.view(sink)
-    return rows_of_pieces(book, table, view, pieces(view.authority.covered()))
+    ledger = for_readers(ledger)
+    view = ledger.view(sink)
+    return rows_of_pieces(ledger, table, view, pieces(view.authority.covered()))
 
 
-def rows_of_pieces(book: Book, table: RowsByOffset, view: View, wanted: Iterable[OffsetRange]) -> Iterator[StoredRow]:
+def rows_of_pieces(
+    ledger: Ledger, table: RowsByOffset, view: LedgerSnapshot, wanted: Iterable[OffsetRange]
+) -> Iterator[StoredRow]:
     """The rows that count in some pieces."""
-    return (row for places in places_of_pieces(book, table, view, wanted) for _, row in places if row is not None)
+    return (row for places in places_of_pieces(ledger, table, view, wanted) for _, row in places if row is not None)
 
 
 def places_of_pieces(
-    book: Book, table: RowsByOffset, view: View, wanted: Iterable[OffsetRange]
+    ledger: Ledger, table: RowsByOffset, view: LedgerSnapshot, wanted: Iterable[OffsetRange]
 ) -> Iterator[list[tuple[Place, StoredRow | None]]]:
     """The rows that count in some pieces; places that hold only debris have None. Given in parts, to limit the memory.
 
@@ -82,13 +84,13 @@ def places_of_pieces(
     for piece in wanted:
         rest = piece
         while rest.start < rest.until:
-            view, (places, until) = _steady(book, view, partial(_first_part, table, rest), partial(_segments, rest))
+            view, (places, until) = _steady(ledger, view, partial(_first_part, table, rest), partial(_segments, rest))
             yield places
             rest = replace(rest, start=until)
 
 
 def read_at(
-    book: Book, place: Coordinate, readers: Mapping[str, Callable[[Record], T]]
+    ledger: Ledger, place: Coordinate, readers: Mapping[str, Callable[[Record], T]]
 ) -> tuple[CoveringWindows, dict[str, T]]:
     """The ledger's record of one coordinate, and what readers give of it by the name of their sink.
 
@@ -96,49 +98,53 @@ def read_at(
     as that of the dead letters, has what counts for the coordinate itself. The history is not read. The coordinate is looked
     up again after the readers. If a newer window has committed it, they are called again.
     """
-    windows = look_up(book, place)
+    windows = look_up(ledger, place)
     while True:
         counting = {name: windows.counting(name) for name in readers}
         rows = {name: readers[name](record) for name, record in counting.items() if record is not None}
-        newer = look_up(book, place)
+        newer = look_up(ledger, place)
         if newer.generations == windows.generations:
             return newer, rows
         windows = newer
 
 
-def parquet_tables(book: Book, sink: str) -> list[pa.Table]:
+def parquet_tables(ledger: Ledger, sink: str) -> list[pa.Table]:
     """The rows of a Parquet sink that count, a table for each folder: one window, or several compacted ones."""
     # Arrow takes a third of a second to load, and other readers do not need it.
     from tidemark.sinks.parquet.files import tables_that_count
 
-    return steady(for_readers(book), sink, lambda parts, authority: list(tables_that_count(parts, authority)))
+    return steady(for_readers(ledger), sink, lambda parts, authority: list(tables_that_count(parts, authority)))
 
 
-def parquet_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
+def parquet_rows(ledger: Ledger, sink: str, limit: int) -> list[dict[str, Any]]:
     """The first rows of a Parquet sink that count, at most `limit`, folder by folder; times are texts."""
     from tidemark.sinks.parquet.files import tables_that_count
 
     def read(parts: list[FolderPart], authority: Authority) -> list[dict[str, Any]]:
         return first_rows(tables_that_count(parts, authority), limit)
 
-    return steady(book, sink, read)
+    return steady(ledger, sink, read)
 
 
-def delta_tables(book: Book, sink: str) -> list[pa.Table]:
+def delta_tables(ledger: Ledger, sink: str) -> list[pa.Table]:
     """The rows of a Delta table that count, one table for each window."""
     # Needs an extra of the package, which other readers do not need.
     from tidemark.sinks.delta.reading import of_parts
     from tidemark.sinks.parquet.files import tables_that_count
 
-    return of_parts(for_readers(book), sink, lambda parts, authority: list(tables_that_count(parts, authority, NEVER)))
+    return of_parts(
+        for_readers(ledger), sink, lambda parts, authority: list(tables_that_count(parts, authority, NEVER))
+    )
 
 
-def delta_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
+def delta_rows(ledger: Ledger, sink: str, limit: int) -> list[dict[str, Any]]:
     """The first rows of a Delta table that count, at most `limit`, window by window; times are texts."""
     from tidemark.sinks.delta.reading import of_parts
     from tidemark.sinks.parquet.files import tables_that_count
 
-    return of_parts(book, sink, lambda parts, authority: first_rows(tables_that_count(parts, authority, NEVER), limit))
+    return of_parts(
+        ledger, sink, lambda parts, authority: first_rows(tables_that_count(parts, authority, NEVER), limit)
+    )
 
 
 def first_rows(tables: Iterable[pa.Table], limit: int) -> list[dict[str, Any]]:
@@ -148,20 +154,22 @@ def first_rows(tables: Iterable[pa.Table], limit: int) -> list[dict[str, Any]]:
     return list(islice((row for table in tables for row in with_texts(table.slice(0, limit)).to_pylist()), limit))
 
 
-def _steady(book: Book, view: View, read: Callable[[View], T], used: Callable[[View], object]) -> tuple[View, T]:
+def _steady(
+    ledger: Ledger, view: LedgerSnapshot, read: Callable[[LedgerSnapshot], T], used: Callable[[LedgerSnapshot], object]
+) -> tuple[LedgerSnapshot, T]:
     """Read until the `used` part of the ledger is the same before and after."""
     while True:
         value = read(view)
-        if not book.changed_since(view):
+        if not ledger.changed_since(view):
             return view, value
-        newer = book.view(view.sink)
+        newer = ledger.view(view.sink)
         if used(newer) == used(view):
             return newer, value
         view = newer
 
 
 def _first_part(
-    table: RowsByOffset, wanted: OffsetRange, view: View
+    table: RowsByOffset, wanted: OffsetRange, view: LedgerSnapshot
 ) -> tuple[list[tuple[Place, StoredRow | None]], int]:
     """The rows of the first messages, some megabytes of them, and the offset from which to read on."""
     places: list[tuple[Place, StoredRow | None]] = []
@@ -175,5 +183,5 @@ def _first_part(
     return places, wanted.until
 
 
-def _segments(wanted: OffsetRange, view: View) -> object:
+def _segments(wanted: OffsetRange, view: LedgerSnapshot) -> object:
     return list(view.authority.within(wanted))

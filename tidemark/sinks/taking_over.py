@@ -9,50 +9,50 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.book import Book
 from tidemark.ledger.erasures import places_to_clear
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import SinkReceipt, each_place
-from tidemark.sinks.contract import Opened, SinkSettings
-from tidemark.sinks.kinds import plain_of
+from tidemark.sinks.contract import SinkContext, SinkSettings
+from tidemark.sinks.kinds import admin_of
 from tidemark.sinks.owners import check_not_replaced, check_owner
 
 
-def take_over(book: Book, connections: Connections) -> list[str]:
+def take_over(ledger: Ledger, connections: Connections) -> list[str]:
     """Mark all places where attempts may have written as this ledger's. Returns in words where that could not be done.
 
     There, the first window that writes does it. Raises what `check_owner` raises.
     """
     left = []
-    for written in places_to_clear(book):
+    for written in places_to_clear(ledger):
         place = written.place
         try:
-            _take_over(book, connections, place)
+            _take_over(ledger, connections, place)
         except Exception as problem:
             left.append(f"the sink {place.name} ({place.type}, {place.where()}): {problem}")
     return left
 
 
-def _take_over(book: Book, connections: Connections, place: SinkReceipt) -> None:
-    plain, ledger = plain_of(place.type), _ledger(book)
-    owner = plain.owner(connections, place.place, book.stream)
-    if owner and ledger and check_owner(place.where(), owner, book.stream, ledger):
-        plain.take_over(connections, place.place, book.stream, ledger)
+def _take_over(ledger: Ledger, connections: Connections, place: SinkReceipt) -> None:
+    admin, identity = admin_of(place.type), _identity(ledger)
+    owner = admin.owner(connections, place.place, ledger.stream)
+    if owner and identity and check_owner(place.where(), owner, ledger.stream, identity):
+        admin.take_over(connections, place.place, ledger.stream, identity)
 
 
-def check_places(book: Book, connections: Connections, places: Iterable[SinkReceipt]) -> None:
+def check_places(ledger: Ledger, connections: Connections, places: Iterable[SinkReceipt]) -> None:
     """Raises OwnedByAnother for a place that belongs to a ledger which took the place of this one."""
-    ledger = _ledger(book)
-    for place in each_place(places) if ledger else ():
-        owner = plain_of(place.type).owner(connections, place.place, book.stream)
-        check_not_replaced(place.where(), owner, book.stream, ledger)
+    identity = _identity(ledger)
+    for place in each_place(places) if identity else ():
+        owner = admin_of(place.type).owner(connections, place.place, ledger.stream)
+        check_not_replaced(place.where(), owner, ledger.stream, identity)
 
 
-def check_sink(opened: Opened, settings: SinkSettings) -> None:
+def check_sink(opened: SinkContext, settings: SinkSettings) -> None:
     """As `check_places`, for the place of a sink of the stream file."""
-    place = plain_of(settings.type).place(opened, settings, "", 0, 0)
-    check_places(opened.book, opened.connections, [SinkReceipt(name=settings.name, type=settings.type, place=place)])
+    place = admin_of(settings.type).place(opened, settings, "", 0, 0)
+    check_places(opened.ledger, opened.connections, [SinkReceipt(name=settings.name, type=settings.type, place=place)])
 
 
-def _ledger(book: Book) -> str:
-    register = book.register()
+def _identity(ledger: Ledger) -> str:
+    register = ledger.register()
     return register[1].ledger if register is not None else ""

@@ -26,7 +26,7 @@ def texts(fields: Mapping[str, bytes]) -> dict[str, str]:
 def of_file(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of a file, without the fields that are null."""
     at = TopicPartition(row["_topic"], row["_partition"], row["_incarnation"])
-    fields = {name: _as_text(value) for name, value in row.items() if not is_own(name) and value is not None}
+    fields = {name: value_text(value) for name, value in row.items() if not is_own(name) and value is not None}
     return {**place(Place(at, row["_offset"], row["_index"])), "fields": fields}
 
 
@@ -34,7 +34,7 @@ def _decoded(value: bytes) -> str:
     return value.decode(errors="backslashreplace")
 
 
-def _as_text(value: str | bytes | bool | int | float) -> str:
+def value_text(value: str | bytes | bool | int | float) -> str:
     """A value of a file as the text that HBase has for it."""
     if isinstance(value, bytes):
         return _decoded(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import Record
 
 T = TypeVar("T")
@@ -21,23 +21,23 @@ NOTES_READ = 20
 ERASES = "tidemark.erases"
 
 
-def versions_of(book: Book) -> str:
+def versions_of(ledger: Ledger) -> str:
     """The name of a ledger's versions in a table. After a restore, they begin again.
 
     A ledger that is restored to before a wrong clock draws lower generations than the table has seen of it. As versions of
     the old name, the table would skip them until the clocks have caught up. Each restore gives another name.
     """
-    restored = _restored(book)
-    return f"{book.stream}/restored {restored}" if restored else book.stream
+    restored = _restored(ledger)
+    return f"{ledger.stream}/restored {restored}" if restored else ledger.stream
 
 
-def was_restored(book: Book) -> bool:
+def was_restored(ledger: Ledger) -> bool:
     """Whether a table may have rows of windows that the ledger knows no more, at offsets that it reads again."""
-    return bool(_restored(book))
+    return bool(_restored(ledger))
 
 
-def _restored(book: Book) -> str:
-    register = book.register()
+def _restored(ledger: Ledger) -> str:
+    register = ledger.register()
     return register[1].restored if register else ""
 
 

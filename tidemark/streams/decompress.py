@@ -6,4 +6,4 @@ from typing import Literal
 
 Decompress = Literal["gzip", "zstd", "snappy"]
 # A value that becomes longer is invalid.
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20

@@ -18,7 +18,7 @@ from yaml.reader import Reader, ReaderError
 
 from tidemark.errors import InvalidStreamFile, WrongUse
 from tidemark.offsets.counting import number_of
-from tidemark.schemes.kinds import FOLDER, WithSchemas
+from tidemark.schemes.kinds import FOLDER, SchemeWithSchemas
 from tidemark.settings import wording
 from tidemark.streams.model import Stream
 
@@ -31,7 +31,7 @@ _DEEPEST = 300
 # A place in the file, before what is said of it.
 _NAMED = re.compile(r"([a-z_]+(?:\.[a-z0-9_]+)*): ")
 # An error names at most this many problems. Each is looked up in the file, which takes as long as the file is.
-_MOST_PROBLEMS = 50
+_MAX_PROBLEMS = 50
 
 # PyYAML raises its own errors, and those of its parsers of numbers, times and other values (`!!bool x`: KeyError).
 _NOT_YAML = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError)
@@ -74,7 +74,7 @@ def load(path: Path) -> StreamFile:
         node = _composed(raw)
         wrong_parts = sorted([*_wrong_keys(node), *_odd_numbers(node)], key=lambda part: part[0])
         if wrong := [f"{path}:{line}: {said}" for line, said in wrong_parts]:
-            raise InvalidStreamFile("\n".join(_with_more(path, wrong[:_MOST_PROBLEMS], len(wrong))))
+            raise InvalidStreamFile("\n".join(_with_more(path, wrong[:_MAX_PROBLEMS], len(wrong))))
         _null_is_a_name(node)
         # From the same nodes: parsing the text again would double the time.
         values = None if node is None else SafeConstructor().construct_document(node)
@@ -93,13 +93,13 @@ def load(path: Path) -> StreamFile:
         stream = Stream.model_validate(values, context={FOLDER: path.parent})
     except ValidationError as problem:
         errors = wording.errors(problem)
-        lines = [_problem(path, node, error) for error in errors[:_MOST_PROBLEMS]]
+        lines = [_problem(path, node, error) for error in errors[:_MAX_PROBLEMS]]
         raise InvalidStreamFile("\n".join(_with_more(path, lines, len(errors)))) from None
     except Exception as problem:
         # Another package may define the settings: any exception of theirs is a problem of the stream file.
         raise InvalidStreamFile(f"{path}: {type(problem).__name__}: {_one_line(problem)}") from problem
     digest = hashlib.sha256(raw)
-    if isinstance(stream.scheme, WithSchemas):
+    if isinstance(stream.scheme, SchemeWithSchemas):
         # The outcome of a message depends on the schema as well as on the stream file.
         digest.update(stream.scheme.writer.encode())
     return StreamFile(path, digest.hexdigest(), stream)

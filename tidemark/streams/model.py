@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal, Union
 
 from pydantic import (
@@ -14,14 +15,13 @@ from pydantic import (
 
 from tidemark.ledger.stores.kind import LedgerSettings
 from tidemark.ledger.stores.kinds import KINDS as LEDGER_KINDS
-from tidemark.ledger.stores.settings import HBaseLedger, SQLLedger
-from tidemark.schemes.kinds import Fields, FunctionScheme, JsonScheme, WithSchemas
+from tidemark.ledger.stores.settings import SQLLedger
+from tidemark.schemes.kinds import Fields, FunctionScheme, JsonScheme, SchemeWithSchemas
 from tidemark.schemes.union import Scheme
 from tidemark.settings.parts import FieldName, FunctionName, Items, Name, Part, Text
-from tidemark.sinks.contract import SinkSettings, Surroundings
+from tidemark.sinks.contract import SettingsContext, SinkSettings
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 from tidemark.sinks.dead_letters.kinds import KINDS as DEAD_LETTER_KINDS
-from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
 from tidemark.sinks.kinds import KINDS
 from tidemark.streams.alarm import Alarm
 from tidemark.streams.audits import Audits
@@ -58,18 +58,19 @@ AccessControl = dict[
 ]
 
 
-def _type_or_hbase(given: object) -> object:
-    return given.get("type", "hbase") if isinstance(given, dict) else getattr(given, "type", None)
+def _type_or(usual: str) -> Callable[[object], object]:
+    """The type that a part of a stream file says, or else the usual one."""
+    return lambda given: given.get("type", usual) if isinstance(given, dict) else getattr(given, "type", None)
 
 
 if TYPE_CHECKING:
     DeadLetters = DeadLetterSettings
-    Ledger = LedgerSettings
+    AnyLedger = LedgerSettings
 else:
     _DEAD_LETTERS = tuple(Annotated[kind.settings, Tag(type_)] for type_, kind in DEAD_LETTER_KINDS.items())
-    DeadLetters = Annotated[Union[_DEAD_LETTERS], Discriminator(_type_or_hbase)]  # noqa: UP007
+    DeadLetters = Annotated[Union[_DEAD_LETTERS], Discriminator(_type_or("delta"))]  # noqa: UP007
     _LEDGERS = tuple(Annotated[kind.settings, Tag(type_)] for type_, kind in LEDGER_KINDS.items())
-    Ledger = Annotated[Union[_LEDGERS], Discriminator(_type_or_hbase)]  # noqa: UP007
+    AnyLedger = Annotated[Union[_LEDGERS], Discriminator(_type_or("sql"))]  # noqa: UP007
 
 
 def _listed(given: object) -> object:
@@ -194,7 +195,7 @@ class Stream(Part):
     dead_letters: Annotated[
         DeadLetters, Field(description="Where invalid and failed messages go: [below](#dead_letters).")
     ]
-    ledger: Ledger = Field(default=HBaseLedger(), description="Where offsets and history are kept: [below](#ledger).")
+    ledger: AnyLedger = Field(default=SQLLedger(), description="Where offsets and history are kept: [below](#ledger).")
     limits: Limits = Field(default=Limits(), description="The bounds of a window: [below](#limits).")
     alarm: Alarm = Field(default=Alarm(), description="When the stream is late: [below](#alarm).")
     event_time: EventTime = Field(
@@ -223,10 +224,9 @@ class Stream(Part):
     @model_validator(mode="after")
     def _ledger_apart(self) -> Stream:
         dead, ledger = self.dead_letters, self.ledger
-        if isinstance(dead, SQLDeadLetters) and isinstance(ledger, SQLLedger) and dead.sql == ledger.sql:
-            mine, theirs = {dead.table, f"{dead.table}_owners"}, {ledger.table, ledger.offsets_table}
-            if both := sorted(mine & {one for one in theirs if one is not None}):
-                raise ValueError(f"dead_letters.table: the ledger has the table {both[0]!r}; name another one")
+        both = sorted(dead.database_tables & ledger.database_tables)
+        if both and dead.database == ledger.database:
+            raise ValueError(f"dead_letters.table: the ledger has the table {both[0]!r}; name another one")
         return self
 
     @model_validator(mode="after")
@@ -254,11 +254,11 @@ class Stream(Part):
     def _function_alone(self) -> Stream:
         if self.explode is not None and isinstance(self.scheme, FunctionScheme):
             raise ValueError("explode: a function of your own gives as many rows as it likes; leave explode out")
-        if self.explode is not None and isinstance(self.scheme, WithSchemas):
+        if self.explode is not None and isinstance(self.scheme, SchemeWithSchemas):
             raise ValueError(f"explode: a value of scheme {self.scheme.type} is no text that could be split")
         if self.decompress is not None and isinstance(self.scheme, FunctionScheme):
             raise ValueError("decompress: a function of your own gets the value as it is; decompress it there")
-        by_registry = isinstance(self.scheme, WithSchemas) and self.scheme.registry is not None
+        by_registry = isinstance(self.scheme, SchemeWithSchemas) and self.scheme.registry is not None
         framed = isinstance(self.scheme, JsonScheme) and self.scheme.wire_format is not None
         if self.decompress is not None and (by_registry or framed):
             raise ValueError(
@@ -279,7 +279,7 @@ class Stream(Part):
             return connection == self.source.kafka and self.source.reads(topic)
 
         for number, sink in enumerate(self.sinks):
-            if problem := sink.problem_with(Surroundings(self.fields, self.guarantee, reads)):
+            if problem := sink.problem_with(SettingsContext(self.fields, self.guarantee, reads)):
                 raise ValueError(f"sinks.{number}: {problem}")
         return self
 
@@ -332,7 +332,7 @@ class Stream(Part):
         used = {self.source.kafka, self.dead_letters.connection, self.ledger.connection}
         if self.dead_letters.copy_to_topic is not None:
             used.add(self.dead_letters.copy_kafka)
-        if isinstance(self.scheme, WithSchemas) and self.scheme.registry is not None:
+        if isinstance(self.scheme, SchemeWithSchemas) and self.scheme.registry is not None:
             used.add(self.scheme.registry)
         used |= {name for sink in self.sinks for name in sink.other_connections}
         return used | {sink.connection for sink in self.sinks}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.ledger.stores.kind import LedgerSettings
-from tidemark.sinks.contract import Owned, SinkSettings, owned_table
+from tidemark.sinks.contract import OwnedPlace, SinkSettings, owned_table
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 
 
@@ -15,7 +15,7 @@ from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 class PlaceTaken:
     """A place, and who writes to it. `ledger`: streams may share it, with ledgers of others."""
 
-    owned: Owned
+    owned: OwnedPlace
     by: str
     connection: str
     ledger: bool = False

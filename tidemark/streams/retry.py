@@ -15,14 +15,14 @@ from tidemark.settings.parts import Name, Part
 ENTRY_POINTS = "tidemark.retry_policies"
 
 # A day. For a longer wait, use a redrive and not a sleeping task.
-_MOST_MS = 86_400_000
+_MAX_MS = 86_400_000
 
 
 class Retry(Part):
     """Storm's four settings, and `max_seconds`; or a `policy` of one's own with its `settings`. And `timeout_ms`, of a call."""
 
     initial_delay_ms: Annotated[
-        int, Field(ge=0, le=_MOST_MS, description="The wait after the first failure. Storm's default: 0.")
+        int, Field(ge=0, le=_MAX_MS, description="The wait after the first failure. Storm's default: 0.")
     ] = 100
     multiplier: Annotated[
         float,
@@ -32,7 +32,7 @@ class Retry(Part):
             description="Each wait is this many times as long as the previous wait. Storm's default: 1.0.",
         ),
     ] = 2.0
-    max_delay_ms: Annotated[int, Field(ge=0, le=_MOST_MS, description="No wait is longer. Storm's default: 60000.")] = (
+    max_delay_ms: Annotated[int, Field(ge=0, le=_MAX_MS, description="No wait is longer. Storm's default: 60000.")] = (
         60_000
     )
     limit: Annotated[
@@ -44,14 +44,14 @@ class Retry(Part):
             "required. Storm's default: -1.",
         ),
     ] = 3
-    max_seconds: Annotated[float, Field(gt=0, le=_MOST_MS / 1000)] | None = Field(
+    max_seconds: Annotated[float, Field(gt=0, le=_MAX_MS / 1000)] | None = Field(
         default=None, description="No retry later than this after a message's first failure."
     )
     timeout_ms: Annotated[
         int,
         Field(
             ge=100,
-            le=_MOST_MS,
+            le=_MAX_MS,
             description="How long one call may take, at most a day. A call that takes longer fails, and is retried like any "
             "other. So a message that never returns takes up to `limit` + 1 times as long. Storm's default: 30000, of the "
             "topology.",

@@ -16,7 +16,7 @@ from tidemark.errors import WrongUse
 FOLDER = "TIDEMARK_ENGINES"
 SUFFIX = ".sock"
 # The longest path of a socket on Linux, in bytes, without the byte that ends it.
-_MOST_BYTES = 107
+_MAX_BYTES = 107
 
 
 def named_folder() -> Path:
@@ -56,9 +56,9 @@ def socket_path(connection: str, parts: Iterable[object]) -> Path:
     """The socket of the engine of a Spark connection. `parts` are what makes it another engine, such as the master."""
     digest = sha256("\0".join(map(str, parts)).encode()).hexdigest()[:6]
     path = folder() / f"{connection}-{_installation()}-{digest}{SUFFIX}"
-    if len(os.fsencode(path)) > _MOST_BYTES:
+    if len(os.fsencode(path)) > _MAX_BYTES:
         raise WrongUse(
-            f"{path}: longer than {_MOST_BYTES} bytes, which no socket can have; name another folder in {FOLDER}"
+            f"{path}: longer than {_MAX_BYTES} bytes, which no socket can have; name another folder in {FOLDER}"
         )
     return path
 

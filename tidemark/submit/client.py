@@ -28,12 +28,12 @@ _LOOK_SECONDS = 0.05
 # The bytes of the engine's log that are shown when it did not start.
 _LAST_LINES = 15
 # A starting engine moves a log of this many bytes aside, over the one before.
-_MOST_OF_A_LOG = 16 << 20
+_MAX_OF_A_LOG = 16 << 20
 # A connection to an engine that is about to end is tried again, with the next engine.
-_MOST_ENGINES = 10
+_MAX_ENGINES = 10
 
 _LENGTH = struct.Struct("!I")
-MOST_BYTES = 32 << 20
+MAX_BYTES = 32 << 20
 
 # The engine works for all streams. It gets nothing that only one task or stream may know.
 _OF_ONE_TASK = (
@@ -46,7 +46,7 @@ _OF_ONE_TASK = (
 )
 
 
-class Gone(Exception):
+class EngineClosed(Exception):
     """Raised when the engine has ended, or takes no more runs."""
 
 
@@ -65,7 +65,7 @@ def taken(data: bytearray) -> dict[str, object] | None:
     if len(data) < _LENGTH.size:
         return None
     size = _LENGTH.unpack_from(data)[0]
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise ValueError(f"a message of {size} bytes")
     if len(data) < _LENGTH.size + size:
         return None
@@ -84,7 +84,7 @@ def receive(connection: socket.socket, data: bytearray) -> dict[str, object]:
         except ConnectionError:
             more = b""
         if not more:
-            raise Gone
+            raise EngineClosed
         data += more
     return value
 
@@ -129,7 +129,7 @@ def _start(path: str, words: list[str]) -> socket.socket:
     import subprocess
 
     log = f"{path}.log"
-    if os.path.exists(log) and os.path.getsize(log) > _MOST_OF_A_LOG:
+    if os.path.exists(log) and os.path.getsize(log) > _MAX_OF_A_LOG:
         os.replace(log, f"{log}.old")
     _say(f"starting the warm engine; its log is {log}")
     number = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -149,10 +149,12 @@ def _start(path: str, words: list[str]) -> socket.socket:
         if (connection := connected(path)) is not None:
             return connection
         if engine.poll() is not None:
-            raise Gone(f"the engine did not start: it ended with code {engine.returncode}. {_end_of(log, before)}")
+            raise EngineClosed(
+                f"the engine did not start: it ended with code {engine.returncode}. {_end_of(log, before)}"
+            )
         time.sleep(_LOOK_SECONDS)
     os.killpg(engine.pid, signal.SIGKILL)
-    raise Gone(f"the engine did not start within {PATIENCE_SECONDS:.0f} seconds. {_end_of(log, before)}")
+    raise EngineClosed(f"the engine did not start within {PATIENCE_SECONDS:.0f} seconds. {_end_of(log, before)}")
 
 
 def _end_of(log: str, start: int) -> str:
@@ -164,7 +166,7 @@ def _end_of(log: str, start: int) -> str:
 
 def run(path: str, words: list[str], conf: dict[str, str], command: list[str]) -> int:
     """Have the engine run a script, and give the exit code of the run."""
-    for _ in range(_MOST_ENGINES):
+    for _ in range(_MAX_ENGINES):
         connection = connected(path) or started(path, words)
         if not command:
             return 0
@@ -174,7 +176,7 @@ def run(path: str, words: list[str], conf: dict[str, str], command: list[str]) -
             except EngineRefused:
                 # It was about to end. The next one has another socket of the same name.
                 continue
-    raise Gone("the engine took no run")
+    raise EngineClosed("the engine took no run")
 
 
 class EngineRefused(Exception):
@@ -200,10 +202,10 @@ def handed_over(connection: socket.socket, command: list[str], conf: dict[str, s
                 raise EngineRefused
             if "exit" in said:
                 return int(str(said["exit"]))
-    except (Gone, ConnectionError):
+    except (EngineClosed, ConnectionError):
         if not begun:
             raise EngineRefused from None
-        raise Gone(
+        raise EngineClosed(
             "the warm engine has ended, and this run with it. What was not committed does not count; run it again"
         ) from None
 
@@ -236,7 +238,7 @@ def main(words: list[str]) -> int:
     end = words.index("--")
     try:
         return run(path, words[at + 1 : end], conf, words[end + 1 :])
-    except Gone as problem:
+    except EngineClosed as problem:
         _say(f"{ENDED} {problem}")
         return EXIT_UNREACHABLE
 

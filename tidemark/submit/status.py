@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tidemark.submit.client import Gone, connected, receive, send
+from tidemark.submit.client import EngineClosed, connected, receive, send
 
 # An engine answers at once, also while it works.
 _PATIENCE_SECONDS = 10.0
@@ -21,5 +21,5 @@ def ask(socket: Path, what: str, **more: object) -> dict[str, Any] | None:
         try:
             send(connection, {"do": what, **more})
             return receive(connection, bytearray())
-        except (Gone, OSError):
+        except (EngineClosed, OSError):
             return None

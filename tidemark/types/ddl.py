@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 )
 # Spark's plan of a schema grows faster than its depth: 20 levels keep it planning for 10 s, 49 for minutes.
 DEEPEST = 10
-MOST_PARTS = 1_000
+MAX_PARTS = 1_000
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class TooManyParts(Exception):
     """Raised while the type of one field is drafted that has more parts than a person would read through."""
 
 
-class Parts:
+class TypePartCounter:
     """Counts the parts of a type while it is drafted: a few types that hold each other make millions of them."""
 
     def __init__(self) -> None:
-        self._left = MOST_PARTS
+        self._left = MAX_PARTS
 
     def add(self, number: int) -> None:
         """Raises TooManyParts."""

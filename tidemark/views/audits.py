@@ -10,8 +10,8 @@ from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
 from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.errors import LedgerUnreadable
-from tidemark.ledger.book import Book
 from tidemark.ledger.incarnations import written_range
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import AuditOutcome
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.auditing import differing, find_report
@@ -19,7 +19,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.values import Number
 
 # How many audits people look at, and the most that can be asked for: each of them is one read of its report.
-SHOWN, MOST = 20, 100
+SHOWN, MAX_AUDITS = 20, 100
 # Of each kind in each place. The report's page names a hundred.
 SHOWN_COORDINATES = 20
 _KINDS = ("missing", "different", "extra", "twice")
@@ -28,7 +28,7 @@ _OF_ROWS = ("expected", "found", *_KINDS, "debris", "blocks")
 _COUNTED = {
     Level.FULL: _OF_ROWS,
     Level.RECOMPUTE: _OF_ROWS,
-    Level.SINKS: ("debris", "blocks", "unproven"),
+    Level.SINKS: ("debris", "blocks"),
 }
 
 
@@ -113,7 +113,7 @@ def audits(opened: OpenStream, limit: int = SHOWN) -> AuditList:
 
     An audit whose run has audited again since under the same name is left out: the ledger keeps one report of a run.
     """
-    newest = newest_audits(opened.book, limit + 1)
+    newest = newest_audits(opened.ledger, limit + 1)
     shown = []
     for one in newest[:limit]:
         report, problem = _report(opened, one)
@@ -123,9 +123,9 @@ def audits(opened: OpenStream, limit: int = SHOWN) -> AuditList:
     return AuditList(shown, len(newest) > limit, levels)
 
 
-def last_audit(book: Book) -> AuditEnded | None:
+def last_audit(ledger: Ledger) -> AuditEnded | None:
     """The outcome of the audit that ended last; None before the first one."""
-    outcome = book.last_audit()
+    outcome = ledger.last_audit()
     return None if outcome is None else _ended(outcome)
 
 
@@ -133,10 +133,10 @@ def _ended(outcome: AuditOutcome) -> AuditEnded:
     return AuditEnded(outcome.run, outcome.at, outcome.level, outcome.clean, outcome.sentence)
 
 
-def newest_audits(book: Book, limit: int) -> list[AuditOutcome]:
+def newest_audits(ledger: Ledger, limit: int) -> list[AuditOutcome]:
     """The outcomes of the newest audits. Before the ledger kept a list, only the last one is known."""
-    outcomes = book.newest_audits(limit)
-    last = book.last_audit()
+    outcomes = ledger.newest_audits(limit)
+    last = ledger.last_audit()
     known = last is None or any((report.run, report.at) == (last.run, last.at) for report in outcomes)
     return outcomes if known or last is None else sorted([last, *outcomes], key=lambda report: -report.at)[:limit]
 
@@ -161,8 +161,8 @@ def _shown(
 def _findings(opened: OpenStream, report: AuditReport) -> Findings:
     counted = _COUNTED.get(report.level, ())
     sinks = differing(opened, report)
-    selected = opened.book.selection(report.findings) if report.findings else RangeSet()
-    topics = opened.book.topics()
+    selected = opened.ledger.selection(report.findings) if report.findings else RangeSet()
+    topics = opened.ledger.topics()
     return Findings(
         places=[_place(place, counted) for place in report.places],
         holes=[hole for part in report.coverage for hole in part.holes],

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tidemark.ledger.book import Committed, View
 from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.incarnations import Topics, written
+from tidemark.ledger.ledger import Committed, LedgerSnapshot
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.runs.live.open_stream import OpenStream
@@ -20,14 +20,14 @@ from tidemark.sinks.stored_rows import StoredRow
 from tidemark.views.messages.payloads import Value, shown
 
 # What a request for a replay takes as the name of dead letters (`requests.ReplayRequest.dead_letters`).
-_MOST_OF_A_NAME = 200
+_MAX_OF_A_NAME = 200
 EVERYTHING = "*"
 # Examples of each group: enough to see what it is, and the most to pick from.
-EXAMPLES, MOST_EXAMPLES = 5, 50
-MOST_GROUPS = 200
-_MOST_WINDOWS = 50
+EXAMPLES, MAX_EXAMPLES = 5, 50
+MAX_GROUPS = 200
+_MAX_WINDOWS = 50
 # Of a reason or an error class, in bytes.
-MOST_SHOWN = 1_000
+MAX_SHOWN = 1_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ReasonShown:
     """The reason and the error class of a group, which others wrote, as people may look at them."""
 
     reason: Value
@@ -62,7 +62,7 @@ class Shown:
 class GroupShown(Group):
     """`selects` names the group in a request; None when only coordinates do."""
 
-    shown: Shown
+    shown: ReasonShown
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,9 @@ def dead_letters(
     `enough` is asked again and again, with how many were counted: True ends the counting, and the answer says how far it
     got. Raises Unreachable and the ledger's errors.
     """
-    opened = replace(opened, book=for_readers(opened.book))
-    view, topics = opened.book.view(), opened.book.topics()
-    wanted.check(opened.book.stream, view)
+    opened = replace(opened, ledger=for_readers(opened.ledger))
+    view, topics = opened.ledger.view(), opened.ledger.topics()
+    wanted.check(opened.ledger.stream, view)
     windows = [window for window in _newest_first(view) if wanted.may_be_in(window.record)]
     groups: dict[tuple[str, str | None], _LettersOfReason] = {}
     counted = done = 0
@@ -146,8 +146,8 @@ def dead_letters(
         complete=not ended,
         not_counted=left,
         max_redrives=most,
-        groups=[_group(reason, error, group, committed) for (reason, error), group in largest[:MOST_GROUPS]],
-        more_groups=max(0, len(largest) - MOST_GROUPS),
+        groups=[_group(reason, error, group, committed) for (reason, error), group in largest[:MAX_GROUPS]],
+        more_groups=max(0, len(largest) - MAX_GROUPS),
     )
 
 
@@ -162,19 +162,19 @@ def _group(reason: str, error: str | None, group: _LettersOfReason, committed: M
         examples=group.examples,
         windows=[
             WindowOfGroup(name, number, committed[name].committed_at, committed[name].attempt.run)
-            for name, number in newest[:_MOST_WINDOWS]
+            for name, number in newest[:_MAX_WINDOWS]
         ],
-        more_windows=max(0, len(newest) - _MOST_WINDOWS),
+        more_windows=max(0, len(newest) - _MAX_WINDOWS),
     )
 
 
 def page_of(grouped: InGroups) -> DeadLettersShown:
     """The same for people in a browser."""
-    look = partial(shown, most=MOST_SHOWN)
+    look = partial(shown, most=MAX_SHOWN)
     groups = [
         GroupShown(
             **vars(group),
-            shown=Shown(look(group.reason.encode()), None if group.error is None else look(group.error.encode())),
+            shown=ReasonShown(look(group.reason.encode()), None if group.error is None else look(group.error.encode())),
         )
         for group in grouped.groups
     ]
@@ -183,11 +183,11 @@ def page_of(grouped: InGroups) -> DeadLettersShown:
 
 def selects(reason: str) -> str | None:
     """The name by which a replay takes the dead letters with a reason; None when only their coordinates name them."""
-    named = reason.strip() and len(reason) <= _MOST_OF_A_NAME and reason != EVERYTHING and "\ufffd" not in reason
+    named = reason.strip() and len(reason) <= _MAX_OF_A_NAME and reason != EVERYTHING and "\ufffd" not in reason
     return reason if named else None
 
 
-def _newest_first(view: View) -> list[Committed]:
+def _newest_first(view: LedgerSnapshot) -> list[Committed]:
     """The windows that wrote dead letters, the one that was committed last first."""
     return sorted(
         (window for window in view.windows if _number(window)),
@@ -199,11 +199,13 @@ def _number(window: Committed) -> int:
     return sum(tally.dead_letters for tally in window.record.tallies)
 
 
-def _rows(opened: OpenStream, view: View, window: Committed, wanted: DeadLetterFilter) -> Iterator[StoredRow | None]:
+def _rows(
+    opened: OpenStream, view: LedgerSnapshot, window: Committed, wanted: DeadLetterFilter
+) -> Iterator[StoredRow | None]:
     """The window's dead letters that still count; None after each scan, for callers who may have waited long enough."""
     own = view.authority.held_by(window.generation, window.covers.only(wanted.may_be_in(window.record)))
     table = opened.dead_letter_table().only(READ)
-    for places in places_of_pieces(opened.book, table, view, pieces(fewest_scans(own, own.hull()))):
+    for places in places_of_pieces(opened.ledger, table, view, pieces(fewest_scans(own, own.hull()))):
         yield from (row for _, row in places if row is not None and row.mark.generation == window.generation)
         yield None
 

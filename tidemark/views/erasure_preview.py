@@ -14,13 +14,13 @@ from tidemark.runs import erasing
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.approval import needs_approval
 from tidemark.runs.requests.forms import EraseRequest
-from tidemark.views.plan import MOST_LINES, Ranges, ranges_shown
+from tidemark.views.plan import MAX_LINES, Ranges, ranges_shown
 from tidemark.views.values import Number
 
 # Offsets of Kafka that a page reads to look for a key. The question has a bound in time too.
-MOST_READ = 5_000_000
+MAX_READ = 5_000_000
 # Messages with a key that the run is started with in place of the key.
-MOST_RECORDS = 10_000
+MAX_RECORDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,6 @@ class ErasureShown:
     offsets: Number
     partitions: list[PartitionErased]
     more_partitions: int
-    read_again: Number
     before: dict[str, Number]
     places: list[PlaceShown]
     records: str
@@ -64,22 +63,21 @@ class ErasureShown:
 
 def to_erase(opened: OpenStream, asked: EraseRequest) -> ErasureShown:
     """The offsets that a request would erase. Writes nothing. Raises what `erasing.wanted`, `choose` and `check` raise."""
-    offsets, how = erasing.wanted(opened, asked, most=MOST_READ)
+    offsets, how = erasing.wanted(opened, asked, most=MAX_READ)
     chosen = erasing.choose(opened, offsets)
     erasing.check(opened, asked.plan, chosen)
-    partitions, topics = chosen.offsets.partitions, opened.book.topics()
+    partitions, topics = chosen.offsets.partitions, opened.ledger.topics()
     return ErasureShown(
         plan=erasing.digest(opened, chosen),
-        made_at=opened.book.clock(),
+        made_at=opened.ledger.clock(),
         how=how,
         offsets=chosen.offsets.count(),
-        partitions=[_partition(at, chosen.offsets, topics) for at in partitions[:MOST_LINES]],
-        more_partitions=max(0, len(partitions) - MOST_LINES),
-        read_again=chosen.rest.count(),
+        partitions=[_partition(at, chosen.offsets, topics) for at in partitions[:MAX_LINES]],
+        more_partitions=max(0, len(partitions) - MAX_LINES),
         before={why: part.count() for why, part in chosen.before.items()},
         places=[PlaceShown(**one.as_fields()) for one in erasing.remaining(opened, chosen.named)],
-        records=_records(chosen.offsets) if asked.key and chosen.offsets.count() <= MOST_RECORDS else "",
-        needs_approval=needs_approval(opened.stream.limits.approve_above, (chosen.offsets | chosen.rest).count()),
+        records=_records(chosen.offsets) if asked.key and chosen.offsets.count() <= MAX_RECORDS else "",
+        needs_approval=needs_approval(opened.stream.limits.approve_above, chosen.offsets.count()),
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tidemark.ledger.book import Book
 from tidemark.ledger.incarnations import Topics, written_partition, written_range
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import Accepted, LaneKind, Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
@@ -23,9 +23,9 @@ class Event:
     run: str | None
 
 
-def events(book: Book) -> list[Event]:
+def events(ledger: Ledger) -> list[Event]:
     """The events of a stream, in the order of their times. Reads the whole history."""
-    view = book.view(closed=True)
+    view = ledger.view(closed=True)
     windows, register = view.windows, view.register
     topics = register.topics if register else {}
     events = [

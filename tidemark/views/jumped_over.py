@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tidemark.clients.kafka.topics import TopicLog
-from tidemark.ledger.holes import PassedUnread
+from tidemark.ledger.holes import UnreadOffsets
 from tidemark.ledger.incarnations import Topics, newest, written_range
 from tidemark.ledger.records import Gap, GapKind, Record
 from tidemark.offsets.counting import number_of
@@ -18,7 +18,7 @@ _RANGES = 5
 
 
 @dataclass(frozen=True)
-class JumpedOver:
+class SkippedOffsets:
     """Offsets that no window has read, since a policy has let the ingest pass: the first ranges and the policies, in words."""
 
     offsets: Number
@@ -27,8 +27,8 @@ class JumpedOver:
 
 
 def jumped_over_now(
-    topics: Topics, lately: Iterable[Record], unread: PassedUnread | None, logs: Mapping[str, TopicLog]
-) -> tuple[JumpedOver | None, JumpedOver | None]:
+    topics: Topics, lately: Iterable[Record], unread: UnreadOffsets | None, logs: Mapping[str, TopicLog]
+) -> tuple[SkippedOffsets | None, SkippedOffsets | None]:
     """What was skipped and Kafka still has; and what it has no more, of the windows `lately`, as everything else in time ends.
 
     Without `unread`, only the gaps of these windows are known. Without `logs`, Kafka is away, and may have everything.
@@ -60,13 +60,13 @@ def _deleted(topics: Topics, ranges: RangeSet, logs: Mapping[str, TopicLog]) -> 
     return RangeSet(gone)
 
 
-def _shown(topics: Topics, offsets: RangeSet, kind: GapKind | None, gaps: Iterable[Gap]) -> JumpedOver | None:
+def _shown(topics: Topics, offsets: RangeSet, kind: GapKind | None, gaps: Iterable[Gap]) -> SkippedOffsets | None:
     if not offsets:
         return None
     more = sum(1 for _ in offsets) - _RANGES
     written = ", ".join(written_range(topics, range_) for range_ in islice(offsets, _RANGES))
     policies = dict.fromkeys(gap.policy for gap in gaps if kind in (None, gap.kind))
-    return JumpedOver(
+    return SkippedOffsets(
         offsets.count(),
         written + (f" and {number_of(more, 'more range')}" if more > 0 else ""),
         ", ".join(policies) or "a policy of the stream file",

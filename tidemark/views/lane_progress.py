@@ -18,11 +18,11 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.steering import lanes_of
 from tidemark.runs.windows import lanes
 from tidemark.views.summary import committed_by, messages
-from tidemark.views.values import Number, PartOf, part_of
+from tidemark.views.values import Number, PartitionRanges, part_of
 
-MOST_PARTITIONS = 200
+MAX_PARTITIONS = 200
 # Of a lane, the newest; and of a window. The pages of windows have all.
-MOST_WINDOWS, MOST_RANGES = 20, 3
+MAX_WINDOWS, MAX_RANGES = 20, 3
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class WindowInWork:
 
 
 @dataclass(frozen=True)
-class PartitionOfLane(PartOf):
+class PartitionOfLane(PartitionRanges):
     """The `offsets` of a partition that the lane has chosen; `left` of them are not read yet."""
 
     offsets: Number
@@ -61,7 +61,7 @@ class CommittedByLane:
 
     window: str
     at: int
-    ranges: list[PartOf]
+    ranges: list[PartitionRanges]
     more_ranges: int
     read: int
     stored: int
@@ -160,21 +160,21 @@ def progress_of(opened: OpenStream, named: str) -> ProgressOfRun:
     try:
         shown = [_lane(opened, lane) for lane in of_run or lanes_of(opened, named)]
     except WrongUse:
-        if not (named.startswith(f"{opened.book.stream}__") and "/" in named):
+        if not (named.startswith(f"{opened.ledger.stream}__") and "/" in named):
             raise
         shown = []
-    progress = ProgressOfRun(shown[0].run if shown else named, opened.book.clock(), shown, may_steer=False)
+    progress = ProgressOfRun(shown[0].run if shown else named, opened.ledger.clock(), shown, may_steer=False)
     if shown:
         return progress
-    if named.startswith(f"{opened.book.stream}__{INGEST}/"):
+    if named.startswith(f"{opened.ledger.stream}__{INGEST}/"):
         return replace(progress, job=_window_of_ingest(opened, named), ingest=_committed_by_ingest(opened, named))
-    noted = opened.book.last_progress()
+    noted = opened.ledger.last_progress()
     mine = noted is not None and noted.run in (named, name_after_repair(named))
     return replace(progress, job=_job(noted)) if mine and noted is not None else progress
 
 
 def _window_of_ingest(opened: OpenStream, run: str) -> JobInWork | None:
-    stored = opened.book.head(INGEST)
+    stored = opened.ledger.head(INGEST)
     pending = stored.head.pending if stored else None
     if stored is None or pending is None or run not in (pending.window.run, pending.attempt and pending.attempt.run):
         return None
@@ -183,15 +183,15 @@ def _window_of_ingest(opened: OpenStream, run: str) -> JobInWork | None:
     if window is None:
         return None
     done = beat.done if beat is not None else {}
-    covers = opened.book.covers(pending.window)
+    covers = opened.ledger.covers(pending.window)
     total = [(str(at), covers.count(at)) for at in covers.partitions]
     partitions, more = _partitions(total, done)
     return JobInWork(run, 0, window.window, window.step, window.offsets, window.done, window.beat, partitions, more)
 
 
 def _committed_by_ingest(opened: OpenStream, run: str) -> CommittedByIngest:
-    records, topics = committed_by(opened, INGEST, run), opened.book.topics()
-    return CommittedByIngest(len(records), [_shown(record, topics) for record in records[: -MOST_WINDOWS - 1 : -1]])
+    records, topics = committed_by(opened, INGEST, run), opened.ledger.topics()
+    return CommittedByIngest(len(records), [_shown(record, topics) for record in records[: -MAX_WINDOWS - 1 : -1]])
 
 
 def _job(noted: JobProgress) -> JobInWork:
@@ -205,23 +205,23 @@ def _job(noted: JobProgress) -> JobInWork:
 def _partitions(total: Sequence[tuple[str, int]], done: Mapping[str, int]) -> tuple[list[PartitionInWork], int]:
     moved = [(name, offsets) for name, offsets in total if offsets]
     shown = [
-        PartitionInWork(name, offsets, min(offsets, done.get(name, 0))) for name, offsets in moved[:MOST_PARTITIONS]
+        PartitionInWork(name, offsets, min(offsets, done.get(name, 0))) for name, offsets in moved[:MAX_PARTITIONS]
     ]
-    return shown, max(0, len(moved) - MOST_PARTITIONS)
+    return shown, max(0, len(moved) - MAX_PARTITIONS)
 
 
 def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
-    book = opened.book
-    stored = book.head(lane)
+    ledger = opened.ledger
+    stored = ledger.head(lane)
     head = stored.head if stored else None
     entry = _entry(opened, lane)
     # A lane that was cancelled before its first window has its selection only here.
     ref = entry.selection if entry else None
-    chosen = book.selection(ref) if ref is not None else lanes.selected_before(opened, lane)
+    chosen = ledger.selection(ref) if ref is not None else lanes.selected_before(opened, lane)
     closed = head is not None and head.state == LaneState.CLOSED
     done = closed and head is not None and head.closed_early is None
     left = lanes.NOTHING if done else unread_part(head, chosen) if head is not None else chosen
-    topics = book.topics()
+    topics = ledger.topics()
     newest = [] if head is None else _newest(opened, lane, head)
     paused = PauseShown(entry.paused.reason, entry.paused.at) if entry and entry.paused else None
     return ProgressOfLane(
@@ -241,18 +241,18 @@ def _lane(opened: OpenStream, lane: str) -> ProgressOfLane:
         left=left.count(),
         pace=_pace(newest),
         pending=_pending(opened, lane, head, _beat(opened, lane, head)),
-        partitions=[_partition(at, chosen, left, topics) for at in chosen.partitions[:MOST_PARTITIONS]],
-        more_partitions=max(0, len(chosen.partitions) - MOST_PARTITIONS),
+        partitions=[_partition(at, chosen, left, topics) for at in chosen.partitions[:MAX_PARTITIONS]],
+        more_partitions=max(0, len(chosen.partitions) - MAX_PARTITIONS),
     )
 
 
 def _entry(opened: OpenStream, lane: str) -> LaneEntry | None:
-    stored = opened.book.register()
+    stored = opened.ledger.register()
     if stored is None:
         return None
     if lane in stored[1].lanes:
         return stored[1].lanes[lane]
-    return next((page[lane] for page in closed_lanes(opened.book, stored[1]) if lane in page), None)
+    return next((page[lane] for page in closed_lanes(opened.ledger, stored[1]) if lane in page), None)
 
 
 def _run(entry: LaneEntry | None, head: Head | None) -> str | None:
@@ -271,7 +271,7 @@ def _partition(at: TopicPartition, chosen: RangeSet, left: RangeSet, topics: Top
 def _beat(opened: OpenStream, lane: str, head: Head | None) -> Heartbeat | None:
     """The last sign of life of the attempt at work; None without one."""
     attempt = head.pending.attempt if head is not None and head.pending is not None else None
-    beat = opened.book.last_beat(lane) if attempt is not None else None
+    beat = opened.ledger.last_beat(lane) if attempt is not None else None
     return beat if beat is not None and attempt is not None and beat.generation == attempt.generation else None
 
 
@@ -279,7 +279,7 @@ def _pending(opened: OpenStream, lane: str, head: Head | None, beat: Heartbeat |
     if head is None or head.pending is None:
         return None
     window, since = head.pending.window, head.pending.window.pinned_at
-    offsets, name = opened.book.covers(window).count(), f"{lane}/{window.seq}"
+    offsets, name = opened.ledger.covers(window).count(), f"{lane}/{window.seq}"
     if beat is None:
         return WindowInWork(name, None, None, since, offsets, None, None)
     # Spark counts twice what a task has done twice.
@@ -288,8 +288,8 @@ def _pending(opened: OpenStream, lane: str, head: Head | None, beat: Heartbeat |
 
 
 def _newest(opened: OpenStream, lane: str, head: Head) -> list[Record]:
-    newest = sorted(newest_of_lane(opened.book, lane, head, MOST_WINDOWS), key=lambda record: -record.seq)
-    return newest[:MOST_WINDOWS]
+    newest = sorted(newest_of_lane(opened.ledger, lane, head, MAX_WINDOWS), key=lambda record: -record.seq)
+    return newest[:MAX_WINDOWS]
 
 
 def _pace(records: list[Record]) -> float | None:
@@ -304,7 +304,7 @@ def _shown(record: Record, topics: Topics) -> CommittedByLane:
     return CommittedByLane(
         window=f"{record.lane}/{record.seq}",
         at=record.committed_at,
-        ranges=[part_of(topics, OffsetRange(range_.at, range_.start, range_.until)) for range_ in moved[:MOST_RANGES]],
-        more_ranges=max(0, len(moved) - MOST_RANGES),
+        ranges=[part_of(topics, OffsetRange(range_.at, range_.start, range_.until)) for range_ in moved[:MAX_RANGES]],
+        more_ranges=max(0, len(moved) - MAX_RANGES),
         **vars(messages(record)),
     )

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from tidemark.clients.hbase.endpoint import hbase_endpoint
-from tidemark.clients.kafka.endpoint import kafka_endpoint
-from tidemark.clients.sql import database
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
+from tidemark.sinks.kinds import admin_or_default
 from tidemark.views.summary import WindowOfRun, committed_by, messages, passed_over, windows
 
 # A facet is a part of an event: totals are of all windows.
-MOST_WINDOWS = 100
+MAX_WINDOWS = 100
 
 
 @dataclass(frozen=True)
@@ -66,12 +62,12 @@ def lineage(opened: OpenStream, lanes: Sequence[str], run: str) -> Lineage:
     """The windows that a run has committed in its lanes until now."""
     records = [record for lane in lanes for record in committed_by(opened, lane, run)]
     counts, passed = [messages(record) for record in records], [passed_over(record) for record in records]
-    first = records[:MOST_WINDOWS]
+    first = records[:MAX_WINDOWS]
     return Lineage(
         inputs=tuple(_inputs(opened, records)),
         outputs=tuple(_outputs(opened, records)),
         windows=Windows(
-            stream=opened.book.stream,
+            stream=opened.ledger.stream,
             lanes=list(lanes),
             run=run,
             committed=len(records),
@@ -83,7 +79,7 @@ def lineage(opened: OpenStream, lanes: Sequence[str], run: str) -> Lineage:
             offsets_skipped=sum(gap.skipped for gap in passed),
             windows=[
                 WindowOfLane(**vars(window), lane=record.lane)
-                for record, window in zip(first, windows(opened.book.topics(), first), strict=True)
+                for record, window in zip(first, windows(opened.ledger.topics(), first), strict=True)
             ],
         ),
     )
@@ -99,41 +95,23 @@ def _inputs(opened: OpenStream, records: Iterable[Record]) -> Iterable[DataSet]:
 
 
 def _outputs(opened: OpenStream, records: Iterable[Record]) -> Iterable[DataSet]:
-    # A contribution stands for many rows.
-    uncounted = {sink.name for sink in opened.stream.sinks if sink.whole_blocks is not None}
-    rows: dict[tuple[str, str], int | None] = {}
+    rows: dict[tuple[str, str], int] = {}
     for record in records:
         if record.receipt is None:
             continue
         number = sum(tally.rows.number for tally in record.tallies)
-        written = [(place, None if place.name in uncounted else number) for place in record.receipt.sinks]
+        written = [(place, number) for place in record.receipt.sinks]
         if record.receipt.dead_letters is not None:
             written.append((record.receipt.dead_letters, sum(tally.dead_letters for tally in record.tallies)))
         for sink, count in written:
             for at in _named(opened, sink):
-                rows[at] = None if count is None else (rows.get(at) or 0) + count
+                rows[at] = rows.get(at, 0) + count
     return (DataSet(*at, count) for at, count in sorted(rows.items()))
 
 
 def _named(opened: OpenStream, sink: SinkReceipt) -> Iterable[tuple[str, str]]:
     """Where a sink has written, as namespace and name."""
-    place = sink.place
-    if sink.type == SQLDeadLetters.receipts():
-        where = database(opened.connections(place["connection"]))
-        if where.kind == "sqlite":
-            yield "file", f"{where.host}/{place['table']}"
-        else:
-            server = "mysql" if where.kind == "mysql" else "postgres"
-            yield f"{server}://{where.host}:{where.port}", f"{where.name}.{place['table']}"
-    elif "base" in place:
-        # A table that is made of what windows have written elsewhere has a location of its own.
-        address = urlsplit(place.get("location", place["base"]))
-        yield f"{address.scheme}://{address.netloc}" if address.netloc else address.scheme or "file", address.path
-    elif "topics" in place:
-        servers = kafka_endpoint(opened.connections(place["connection"])).servers.split(",")[0]
-        yield from ((f"kafka://{servers}", topic) for topic in place["topics"].split(","))
-    elif "table" in place:
-        host, port = hbase_endpoint(opened.connections(place["connection"])).gateways[0]
-        yield f"hbase://{host}:{port}", place["table"]
-    else:
-        yield f"tidemark://{opened.book.stream}", sink.name
+    # A task that reports lineage needs none of the packages that the job needed.
+    named = [*admin_or_default(sink.type).data_sets(opened.connections, sink.place)]
+    # Of a type that does not say where it writes.
+    return named or [(f"tidemark://{opened.ledger.stream}", sink.name)]

@@ -8,7 +8,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.values import Number
 
-MOST = 100
+MAX_WINDOWS = 100
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class NewerWindows:
 
 def newer_windows(opened: OpenStream, lane: str, seq: int) -> NewerWindows | None:
     """None when the lane has committed no such window. Raises the ledger's errors."""
-    view = opened.book.view()
+    view = opened.ledger.view()
     mine = next((one for one in view.windows if (one.record.lane, one.record.seq) == (lane, seq)), None)
     if mine is None:
         return None
@@ -63,4 +63,4 @@ def newer_windows(opened: OpenStream, lane: str, seq: int) -> NewerWindows | Non
         if one.generation in others
     ]
     total = mine.covers.count()
-    return NewerWindows(total, total - replaced.count(), windows[:MOST], max(0, len(windows) - MOST))
+    return NewerWindows(total, total - replaced.count(), windows[:MAX_WINDOWS], max(0, len(windows) - MAX_WINDOWS))

@@ -6,14 +6,14 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tidemark.clients.kafka.retention import Moment, RetentionState, alarm, forecast_cell, headroom
+from tidemark.clients.kafka.retention import PartitionSnapshot, RetentionState, alarm, forecast_cell, headroom
 from tidemark.clients.kafka.topics import READ_COMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Unreachable
-from tidemark.ledger.book import Book, StoredHead
 from tidemark.ledger.closed_lanes import closed_lanes
-from tidemark.ledger.holes import PassedUnread
+from tidemark.ledger.holes import UnreadOffsets
 from tidemark.ledger.incarnations import Topics, newest, recreated, written_range
+from tidemark.ledger.ledger import Ledger, StoredHead
 from tidemark.ledger.newest import newest_of_lane, newest_windows, open_heads
 from tidemark.ledger.records import (
     INGEST,
@@ -32,18 +32,18 @@ from tidemark.offsets.ranges import OffsetRange, TopicPartition
 from tidemark.offsets.times import in_words
 from tidemark.runs.live.kafka_now import topics_now
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.live.retention import Forecasted, forecasts
+from tidemark.runs.live.retention import PartitionForecast, forecasts
 from tidemark.streams.alarm import LAST_WINDOWS
 from tidemark.views.audits import AuditEnded, last_audit
-from tidemark.views.jumped_over import JumpedOver, jumped_over_now
+from tidemark.views.jumped_over import SkippedOffsets, jumped_over_now
 from tidemark.views.latency import Latency, latencies, latency_shown
 from tidemark.views.messages.payloads import visible
 from tidemark.views.replaced_windows import Fate, fates
 from tidemark.views.status import PartitionState, Verdict, worst
-from tidemark.views.summary import PassedOver, messages, passed_over
+from tidemark.views.summary import SkippedCounts, messages, passed_over
 from tidemark.views.trend import trend
 from tidemark.views.unknown_fields import sentence, unknown_in
-from tidemark.views.values import Number, PartOf, part_of
+from tidemark.views.values import Number, PartitionRanges, part_of
 from tidemark.views.verdicts import verdicts
 
 _WINDOWS = 50
@@ -97,8 +97,8 @@ class StateOfStream:
     audit: AuditEnded | None
     holes: list[str] | None
     more_holes: int
-    skipped: JumpedOver | None
-    lost: JumpedOver | None
+    skipped: SkippedOffsets | None
+    lost: SkippedOffsets | None
     late: str | None
     retired: str | None
     in_topics: Number | None
@@ -115,7 +115,7 @@ class LastCommit:
 
 
 @dataclass(frozen=True)
-class OfIngest:
+class IngestDeadLetters:
     """The dead letters that the last `windows` of the ingest wrote, of the messages that they `read`.
 
     Replays may have made something else of these since.
@@ -195,14 +195,14 @@ class NewestWindow:
     seq: int
     state: str
     at: int
-    ranges: list[PartOf]
+    ranges: list[PartitionRanges]
     more_ranges: int
     selected: Number | None
     read: int | None
     stored: int | None
     skipped: int | None
     dead_letters: int | None
-    passed_over: PassedOver | None
+    passed_over: SkippedCounts | None
     generation: Number | None
     run: str | None
     # Why nothing of it counts any more, because of newer windows: see `replaced_windows.py`.
@@ -222,7 +222,7 @@ class Overview(StateOfStream):
     open_transactions: list[TransactionShown]
     lanes: list[LaneNow]
     windows: list[NewestWindow]
-    ingest: OfIngest
+    ingest: IngestDeadLetters
     unknown_fields: str | None
     more_partitions: int
 
@@ -234,24 +234,24 @@ class _InKafka:
     missing_topics: list[str]
     logs: dict[str, TopicLog]
     held: Sequence[OpenTransaction]
-    forecasted: Mapping[TopicPartition, Forecasted]
+    forecasted: Mapping[TopicPartition, PartitionForecast]
 
 
-def overview(opened: OpenStream, unread: PassedUnread | None = None, *, without_kafka: bool = False) -> Overview:
+def overview(opened: OpenStream, unread: UnreadOffsets | None = None, *, without_kafka: bool = False) -> Overview:
     """Positions, ends and lag per partition; lanes; the newest windows. Raises Unreachable and the ledger's errors.
 
     `unread`: what the ingest is past without a window that has read it, which only the whole history tells. None: nobody has
     looked, and only what the last windows have jumped over is known. With `without_kafka`, a Kafka that does not answer is no
     error: what the ledger knows is shown, and `kafka_problem` says what it was.
     """
-    book = opened.book
-    stored = book.register()
-    lanes = _lanes(book, stored[1]) if stored else {}
-    heads = open_heads(book, stored[1]) if stored else {}
+    ledger = opened.ledger
+    stored = ledger.register()
+    lanes = _lanes(ledger, stored[1]) if stored else {}
+    heads = open_heads(ledger, stored[1]) if stored else {}
     windows = {name: _committed_windows(lanes[name], heads.get(name)) for name in _newest_lanes(lanes)}
-    ingest, now = heads.get(INGEST), book.clock()
+    ingest, now = heads.get(INGEST), ledger.clock()
     # They also give the log starts and positions for a forecast.
-    lately = newest_of_lane(book, INGEST, ingest.head, LAST_WINDOWS) if ingest else []
+    lately = newest_of_lane(ledger, INGEST, ingest.head, LAST_WINDOWS) if ingest else []
     problem = None
     try:
         kafka = _in_kafka(opened, stored[1] if stored else None, ingest, lately, now)
@@ -299,10 +299,10 @@ def overview(opened: OpenStream, unread: PassedUnread | None = None, *, without_
         if soonest is None
         else headroom(str(soonest), forecasted[soonest].now, forecasted[soonest].forecast),
         unread_since=unread_since,
-        audit=last_audit(book),
+        audit=last_audit(ledger),
         holes=None
         if holes is None
-        else [written_range(opened.book.topics(), range_) for range_ in islice(holes, _RANGES)],
+        else [written_range(opened.ledger.topics(), range_) for range_ in islice(holes, _RANGES)],
         more_holes=0 if holes is None else max(0, sum(1 for _ in holes) - _RANGES),
         skipped=skipped,
         lost=lost,
@@ -319,14 +319,16 @@ def overview(opened: OpenStream, unread: PassedUnread | None = None, *, without_
         partitions=partitions,
         open_transactions=transactions_shown(kafka.held, now),
         lanes=[_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
-        windows=_windows(book, stored[1], heads) if stored else [],
+        windows=_windows(ledger, stored[1], heads) if stored else [],
         ingest=_ingest(lately),
         unknown_fields=_unknown(lately),
         more_partitions=0,
     )
 
 
-def _lag_sentence(lags: Sequence[int], unread_since: int | None, now: int, skipped: JumpedOver | None) -> str | None:
+def _lag_sentence(
+    lags: Sequence[int], unread_since: int | None, now: int, skipped: SkippedOffsets | None
+) -> str | None:
     """The lag of a stream, whose partitions have these lags."""
     if not lags:
         return None
@@ -382,10 +384,10 @@ def transactions_shown(held: Iterable[OpenTransaction], now: int) -> list[Transa
     ]
 
 
-def _lanes(book: Book, register: Register) -> dict[str, LaneEntry]:
+def _lanes(ledger: Ledger, register: Register) -> dict[str, LaneEntry]:
     """The open lanes, and some that were closed last."""
     lanes = dict(register.lanes)
-    for part in closed_lanes(book, register):
+    for part in closed_lanes(ledger, register):
         lanes |= part
         if len(lanes) > _LANES:
             break
@@ -403,11 +405,11 @@ def _moments(
     logs: dict[str, TopicLog],
     high: Mapping[tuple[str, int], int],
     now: int,
-) -> dict[TopicPartition, Moment]:
+) -> dict[TopicPartition, PartitionSnapshot]:
     """The partitions with a position of the ingest, as they are now. Recreated topics are left out."""
     known = {topic: newest(register.topics, topic) for topic in register.topics}
     return {
-        at: Moment(now, log.partitions[at.partition].start, high[at.topic, at.partition], offset)
+        at: PartitionSnapshot(now, log.partitions[at.partition].start, high[at.topic, at.partition], offset)
         for at, offset in ingest.offsets().items()
         if (log := logs.get(at.topic)) is not None
         and (known[at.topic].topic_id, known[at.topic].incarnation) == (log.topic_id, at.incarnation)
@@ -438,7 +440,7 @@ def _status(judged: Mapping[tuple[str, int], Verdict]) -> Status | None:
 def _partitions(
     ingest: StoredHead | None,
     logs: dict[str, TopicLog],
-    forecasted: Mapping[TopicPartition, Forecasted],
+    forecasted: Mapping[TopicPartition, PartitionForecast],
     judged: Mapping[tuple[str, int], Verdict],
     recreated: Container[str],
 ) -> list[PartitionNow]:
@@ -490,24 +492,24 @@ def _lane(name: str, entry: LaneEntry, windows: int) -> LaneNow:
     return LaneNow(name, entry.kind.value, entry.state.value, entry.run, entry.reason, entry.opened_at, windows)
 
 
-def _windows(book: Book, register: Register, heads: Mapping[str, StoredHead]) -> list[NewestWindow]:
+def _windows(ledger: Ledger, register: Register, heads: Mapping[str, StoredHead]) -> list[NewestWindow]:
     pending = [
-        _pending(book, lane, stored.head.pending, register.topics)
+        _pending(ledger, lane, stored.head.pending, register.topics)
         for lane, stored in heads.items()
         if stored.head.pending
     ]
     pending.sort(key=lambda row: -row.at)
-    records = newest_windows(book, register, heads, _WINDOWS)
+    records = newest_windows(ledger, register, heads, _WINDOWS)
     # What has replaced one of the newest windows is among them.
-    found = fates(book, records, records)
+    found = fates(ledger, records, records)
     committed = [committed_window(record, register.topics, found.get((record.lane, record.seq))) for record in records]
     return [*pending, *committed][:_WINDOWS]
 
 
-def _ingest(lately: Sequence[Record]) -> OfIngest:
+def _ingest(lately: Sequence[Record]) -> IngestDeadLetters:
     last = max(lately, key=lambda record: record.seq, default=None)
     windows = trend(lately).windows
-    return OfIngest(
+    return IngestDeadLetters(
         windows=len(windows),
         read=sum(window.read for window in windows),
         dead_letters=sum(window.dead_letters for window in windows),
@@ -529,8 +531,8 @@ def committed_window(record: Record, topics: Topics, fate: Fate | None) -> Newes
     return replace(made, fate=fate)
 
 
-def _pending(book: Book, lane: str, pending: Pending, topics: Topics) -> NewestWindow:
-    window, beat = pending.window, book.last_beat(lane)
+def _pending(ledger: Ledger, lane: str, pending: Pending, topics: Topics) -> NewestWindow:
+    window, beat = pending.window, ledger.last_beat(lane)
     if beat is None or pending.attempt is None or beat.generation != pending.attempt.generation:
         beat = None
     counts = {"read": None, "stored": beat.stored if beat else None, "skipped": None, "dead_letters": None}
@@ -546,7 +548,7 @@ def _newest(
     at: int,
     attempt: Attempt | None,
     counts: Mapping[str, int | None],
-    passed: PassedOver | None,
+    passed: SkippedCounts | None,
 ) -> NewestWindow:
     moved = [range_ for range_ in window.ranges if range_.start < range_.until]
     return NewestWindow(

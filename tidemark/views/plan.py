@@ -17,11 +17,11 @@ from tidemark.runs.requests.answers import OffsetAnswer, exact, totals
 from tidemark.runs.requests.approval import needs_approval
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.plan import Plan, Replaced
-from tidemark.views.values import Number, PartOf, part_of
+from tidemark.views.values import Number, PartitionRanges, part_of
 
 # Lines of each list, and ranges of each partition or window. The numbers beside them are of all.
-MOST_LINES = 500
-MOST_RANGES = 20
+MAX_LINES = 500
+MAX_RANGES = 20
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,16 @@ class Ranges:
     """`offsets` and `more_ranges` count all, of which `ranges` are the first."""
 
     offsets: Number
-    ranges: list[PartOf]
+    ranges: list[PartitionRanges]
     more_ranges: int
 
 
 @dataclass(frozen=True)
 class PartitionOfPlan(Ranges):
-    """One partition: `again` is what a backfill reads again, `added` what a sink needs besides what was asked for."""
+    """One partition: `again` is what a backfill reads again."""
 
     partition: str
     again: Number
-    added: Number
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class WindowReplaced(Ranges):
 
 
 @dataclass(frozen=True)
-class AnswerShown(PartOf):
+class AnswerShown(PartitionRanges):
     offsets: Number
     answer: str
 
@@ -64,12 +63,6 @@ class LeftOut:
     totals: dict[str, Number]
     answers: list[AnswerShown]
     more_answers: int
-
-
-@dataclass(frozen=True)
-class Added:
-    offsets: Number
-    because: str
 
 
 @dataclass(frozen=True)
@@ -85,7 +78,6 @@ class PlanShown:
     offsets: Number
     partitions: list[PartitionOfPlan]
     more_partitions: int
-    added: Added
     left_out: LeftOut
     stored_before: Number | None
     stored_at_least: Number
@@ -98,23 +90,22 @@ class PlanShown:
 
 def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> PlanShown:
     """The plan of a request. Writes nothing. Raises what `plan.plan_request` raises, and StaleLedger for another plan."""
-    plan_, topics = plan.plan_request(opened, asked), opened.book.topics()
+    plan_, topics = plan.plan_request(opened, asked), opened.ledger.topics()
     windows, stored = plan.replaced(opened, plan_), plan.stored_now(opened, plan_)
     guess = plan.estimated(opened, plan_)
     return PlanShown(
         kind=plan_.kind.value,
         plan=plan.digest(opened, plan_),
-        made_at=opened.book.clock(),
+        made_at=opened.ledger.clock(),
         offsets=plan_.all.count(),
-        partitions=[_partition(at, plan_, topics) for at in plan_.all.partitions[:MOST_LINES]],
-        more_partitions=max(0, len(plan_.all.partitions) - MOST_LINES),
-        added=Added(plan_.added.count(), plan_.because),
+        partitions=[_partition(at, plan_, topics) for at in plan_.all.partitions[:MAX_LINES]],
+        more_partitions=max(0, len(plan_.all.partitions) - MAX_LINES),
         left_out=_left_out(exact(plan_.left_out), topics),
         stored_before=stored.exact,
         stored_at_least=stored.least,
         stored_at_most=stored.most,
-        replaces=[_window(window, topics) for window in windows[:MOST_LINES]],
-        more_replaced=max(0, len(windows) - MOST_LINES),
+        replaces=[_window(window, topics) for window in windows[:MAX_LINES]],
+        more_replaced=max(0, len(windows) - MAX_LINES),
         estimate=Estimate(guess["records"], guess["bytes"], guess["seconds"]) if guess else None,
         needs_approval=needs_approval(opened.stream.limits.approve_above, plan_.all.count()),
     )
@@ -123,23 +114,22 @@ def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> PlanS
 def _left_out(answers: Sequence[OffsetAnswer], topics: Topics) -> LeftOut:
     shown = [
         AnswerShown(**vars(part_of(topics, answer.within)), offsets=answer.offsets, answer=answer.answer)
-        for answer in answers[:MOST_LINES]
+        for answer in answers[:MAX_LINES]
     ]
-    return LeftOut(totals(answers), shown, max(0, len(answers) - MOST_LINES))
+    return LeftOut(totals(answers), shown, max(0, len(answers) - MAX_LINES))
 
 
 def _partition(at: TopicPartition, plan_: Plan, topics: Topics) -> PartitionOfPlan:
     all_of_it = plan_.all.only([at])
-    again, added = plan_.again.count(at), plan_.added.count(at)
     named = written_partition(topics, all_of_it)
-    return PartitionOfPlan(*ranges_shown(all_of_it, topics), partition=named, again=again, added=added)
+    return PartitionOfPlan(*ranges_shown(all_of_it, topics), partition=named, again=plan_.again.count(at))
 
 
-def ranges_shown(ranges: RangeSet, topics: Topics) -> tuple[int, list[PartOf], int]:
+def ranges_shown(ranges: RangeSet, topics: Topics) -> tuple[int, list[PartitionRanges], int]:
     """The fields of `Ranges`."""
     all_ranges = list(ranges)
-    shown = [part_of(topics, range_) for range_ in all_ranges[:MOST_RANGES]]
-    return ranges.count(), shown, max(0, len(all_ranges) - MOST_RANGES)
+    shown = [part_of(topics, range_) for range_ in all_ranges[:MAX_RANGES]]
+    return ranges.count(), shown, max(0, len(all_ranges) - MAX_RANGES)
 
 
 def _window(replaced: Replaced, topics: Topics) -> WindowReplaced:

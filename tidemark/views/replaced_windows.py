@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.nearby import view_near
 from tidemark.ledger.records import INGEST, LaneKind, Record, Register
 from tidemark.offsets.ranges import RangeSet
@@ -13,12 +13,12 @@ from tidemark.offsets.ranges import RangeSet
 Fate = Literal["replaced", "erased"]
 
 
-def fates(book: Book, records: Sequence[Record], newer: Collection[Record]) -> Mapping[tuple[str, int], Fate]:
+def fates(ledger: Ledger, records: Sequence[Record], newer: Collection[Record]) -> Mapping[tuple[str, int], Fate]:
     """The windows among `records` that `newer` ones have replaced, or erased, in every sink that they wrote."""
-    again = [(record, book.covers(record.window)) for record in newer if record.kind.reads_again]
+    again = [(record, ledger.covers(record.window)) for record in newer if record.kind.reads_again]
     found: dict[tuple[str, int], Fate] = {}
     for record in records if again else ():
-        covers = book.covers(record.window)
+        covers = ledger.covers(record.window)
         after = [one for one in again if one[0].attempt.generation > record.attempt.generation]
         # None: what has written all sinks, and the dead letters.
         names = record.window.sinks or (None,)
@@ -29,9 +29,9 @@ def fates(book: Book, records: Sequence[Record], newer: Collection[Record]) -> M
     return found
 
 
-def fates_near(book: Book, register: Register, records: Sequence[Record]) -> Mapping[tuple[str, int], Fate]:
+def fates_near(ledger: Ledger, register: Register, records: Sequence[Record]) -> Mapping[tuple[str, int], Fate]:
     """As `fates`, by all newer windows: those that cover any of the same offsets are read."""
     if not records or (not register.closed and register.lanes.keys() <= {INGEST}):
         return {}
-    within = RangeSet.union(book.covers(record.window) for record in records)
-    return fates(book, records, [one.record for one in view_near(book, within).windows])
+    within = RangeSet.union(ledger.covers(record.window) for record in records)
+    return fates(ledger, records, [one.record for one in view_near(ledger, within).windows])

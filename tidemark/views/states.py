@@ -17,7 +17,7 @@ from tidemark.views.stream_line import StreamLine
 # From this share of dead letters on a stream is not OK, in percent. A window with more than `limits.max_invalid` is refused.
 DEAD_LETTERS_PERCENT = 10
 # Of sentences about one partition each.
-_MOST = 5
+_MAX = 5
 _REMEDIES = {
     PartitionState.WARNING: "Let the ingest run more often, or read more at once: schedule, limits, engine",
     PartitionState.STALLED: "See the log of the last run, and the open transactions of this partition",
@@ -59,8 +59,8 @@ def state_of(reasons: list[StateReason]) -> StreamState:
 
 def _some(sentences: Sequence[str]) -> str:
     """Of a stream of many partitions, the first ones."""
-    more = len(sentences) - _MOST
-    return "; ".join(sentences[:_MOST]) + (f"; and {number_of(more, 'more partition')}" if more > 0 else "")
+    more = len(sentences) - _MAX
+    return "; ".join(sentences[:_MAX]) + (f"; and {number_of(more, 'more partition')}" if more > 0 else "")
 
 
 def _unreachable(problem: str) -> StateReason:

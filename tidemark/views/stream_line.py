@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from tidemark.views.overview import OfIngest, Overview, StateOfStream
+from tidemark.views.overview import IngestDeadLetters, Overview, StateOfStream
 
 
 @dataclass(frozen=True)
-class StreamLine(OfIngest, StateOfStream):
+class StreamLine(IngestDeadLetters, StateOfStream):
     """A stream in a line."""
 
     partitions: int

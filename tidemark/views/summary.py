@@ -17,7 +17,7 @@ from tidemark.views.values import Number
 # The windows of a run are the newest of its lane. This many are read at first, and more as long as the run goes on before them.
 _AT_FIRST = 1_000
 # Of the last lines of a log: windows, and ranges of each.
-_MOST_LINES, _MOST_RANGES = 20, 3
+_MAX_LINES, _MAX_RANGES = 20, 3
 # Under this name a task keeps the answer of its run in one line, and the run's note has it.
 ANSWER = "tidemark_answer"
 
@@ -46,7 +46,7 @@ class WindowOfRun:
 
 
 @dataclass(frozen=True)
-class PassedOver:
+class SkippedCounts:
     """How many offsets a window has jumped over: Kafka no longer had them (lost), or a policy left them out (skipped)."""
 
     lost: Number
@@ -55,9 +55,9 @@ class PassedOver:
 
 def committed_by(opened: OpenStream, lane: str, run: str) -> list[Record]:
     """The windows that a run committed in a lane, in their order; only among the lane's newest, not its whole history."""
-    stored, most = opened.book.head(lane), _AT_FIRST
+    stored, most = opened.ledger.head(lane), _AT_FIRST
     while True:
-        newest = newest_of_lane(opened.book, lane, stored.head if stored else None, most)
+        newest = newest_of_lane(opened.ledger, lane, stored.head if stored else None, most)
         records = sorted((record for record in newest if record.attempt.run == run), key=lambda record: record.seq)
         if len(newest) < most or not records or records[0].seq > min(record.seq for record in newest):
             return records
@@ -80,13 +80,13 @@ def said_of(topics: Topics, records: Sequence[Record]) -> list[str]:
     """A line for each of the windows that a run has committed, for the end of a log; of very many, for the last ones."""
     if not records:
         return ["nothing was committed: there was nothing to read"]
-    more = len(records) - _MOST_LINES
+    more = len(records) - _MAX_LINES
     before = (
         [number_of(more, "window", "before these is committed too", "before these are committed too")]
         if more > 0
         else []
     )
-    return [*before, *(_line(topics, record) for record in records[-_MOST_LINES:])]
+    return [*before, *(_line(topics, record) for record in records[-_MAX_LINES:])]
 
 
 def answer_of(topics: Topics, records: Sequence[Record]) -> str:
@@ -107,8 +107,8 @@ def _line(topics: Topics, record: Record) -> str:
         messages(record),
         [range_.as_range() for range_ in record.window.ranges if range_.start < range_.until],
     )
-    ranges = ", ".join(written_range(topics, one) for one in moved[:_MOST_RANGES]) or "no offsets"
-    others = f" and {len(moved) - _MOST_RANGES} more" if len(moved) > _MOST_RANGES else ""
+    ranges = ", ".join(written_range(topics, one) for one in moved[:_MAX_RANGES]) or "no offsets"
+    others = f" and {len(moved) - _MAX_RANGES} more" if len(moved) > _MAX_RANGES else ""
     skipped = f" + {counts.skipped} skipped" if counts.skipped else ""
     said = (
         f"committed window {record.lane}/{record.seq}: {ranges}{others}: read {counts.read} = {counts.stored} stored"
@@ -135,8 +135,8 @@ def messages(record: Record) -> Messages:
     )
 
 
-def passed_over(record: Record) -> PassedOver:
+def passed_over(record: Record) -> SkippedCounts:
     counts = dict.fromkeys((kind.value for kind in GapKind), 0)
     for gap in record.window.gaps:
         counts[gap.kind.value] += gap.until - gap.start
-    return PassedOver(**counts)
+    return SkippedCounts(**counts)

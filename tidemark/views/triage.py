@@ -51,7 +51,7 @@ class StreamNow:
 
 
 @dataclass(frozen=True)
-class OfState:
+class StateCount:
     """How many streams are in a state."""
 
     state: StreamState
@@ -119,10 +119,10 @@ def with_state(shown: Overview, most: int, scheduling: Scheduling | None = None)
     )
 
 
-def counted(streams: Iterable[StreamNow]) -> list[OfState]:
+def counted(streams: Iterable[StreamNow]) -> list[StateCount]:
     """The number of streams in each state that some are in, the worst state first."""
     numbers = Counter(stream.state for stream in streams if stream.state is not None)
-    return [OfState(state, numbers[state]) for state in reversed(StreamState) if numbers[state]]
+    return [StateCount(state, numbers[state]) for state in reversed(StreamState) if numbers[state]]
 
 
 def matching(streams: Iterable[StreamNow], wanted: StreamFilter) -> list[StreamNow]:

@@ -9,7 +9,7 @@ from tidemark.ledger.records import Record, UnknownFields
 from tidemark.offsets.counting import number_of
 
 # A line has this many names, with this many characters of each.
-_MOST, _CHARACTERS = 5, 30
+_MAX, _CHARACTERS = 5, 30
 
 
 def unknown_in(records: Iterable[Record]) -> UnknownFields | None:
@@ -27,8 +27,8 @@ def sentence(unknown: UnknownFields | None) -> str | None:
     """As `3 messages have keys that the stream does not name: a (2), "b c" (1)`."""
     if unknown is None:
         return None
-    named = [f"{_shown(name)} ({times})" for name, times in unknown.names[:_MOST]]
-    more = [f"{len(unknown.names) - _MOST} more"] if len(unknown.names) > _MOST else []
+    named = [f"{_shown(name)} ({times})" for name, times in unknown.names[:_MAX]]
+    more = [f"{len(unknown.names) - _MAX} more"] if len(unknown.names) > _MAX else []
     have = number_of(unknown.messages, "message", "has", "have")
     return f"{have} keys that the stream does not name: {', '.join([*named, *more])}"
 

@@ -25,7 +25,7 @@ From = Annotated[Number, Field(serialization_alias="from")]
 
 
 @dataclass(frozen=True)
-class PartOf:
+class PartitionRanges:
     """Offsets [from, until) of a partition, which has its incarnation where the ranges would mean other offsets without it."""
 
     partition: str
@@ -33,8 +33,8 @@ class PartOf:
     until: Number
 
 
-def part_of(topics: Topics, range_: OffsetRange) -> PartOf:
-    return PartOf(written_partition(topics, RangeSet([range_])), range_.start, range_.until)
+def part_of(topics: Topics, range_: OffsetRange) -> PartitionRanges:
+    return PartitionRanges(written_partition(topics, RangeSet([range_])), range_.start, range_.until)
 
 
 def as_plain(value: DataclassInstance) -> dict[str, Any]:

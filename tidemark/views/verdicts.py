@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.ledger.records import Head, Record, WindowRange, next_offsets
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.runs.live.retention import Forecasted
+from tidemark.runs.live.retention import PartitionForecast
 from tidemark.streams.model import Stream
 from tidemark.views.status import Commit, Verdict, judge, rewound
 
@@ -19,7 +19,7 @@ def verdicts(
     opened_at: int,
     lately: Iterable[Record],
     logs: Mapping[str, TopicLog],
-    forecasted: Mapping[TopicPartition, Forecasted],
+    forecasted: Mapping[TopicPartition, PartitionForecast],
     stream: Stream,
     now: int,
     recreated: Container[str] = (),

@@ -26,7 +26,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.messages.payloads import visible
 from tidemark.views.summary import Messages, messages
 from tidemark.views.unknown_fields import sentence
-from tidemark.views.values import Number, PartOf, part_of
+from tidemark.views.values import Number, PartitionRanges, part_of
 
 COMMITTED = "committed"
 _NO_TALLY = PartitionTally(topic="", incarnation=1, partition=0)
@@ -87,7 +87,7 @@ class TallyShown:
 
 
 @dataclass(frozen=True)
-class PartitionOfWindow(PartOf):
+class PartitionOfWindow(PartitionRanges):
     topic: str
     number: int
     offsets: Number
@@ -98,7 +98,7 @@ class PartitionOfWindow(PartOf):
 
 
 @dataclass(frozen=True)
-class GapShown(PartOf):
+class GapShown(PartitionRanges):
     offsets: Number
     kind: str
     policy: str
@@ -147,20 +147,20 @@ class WindowShown:
 
 def window_of(opened: OpenStream, lane: str, seq: int) -> WindowShown | None:
     """A window; None when the lane has no such window. Raises the ledger's errors."""
-    book = opened.book
-    stored = book.head(lane)
-    entry = all_lanes(book).get(lane)
+    ledger = opened.ledger
+    stored = ledger.head(lane)
+    entry = all_lanes(ledger).get(lane)
     if stored is not None and stored.head.pending is not None and stored.head.pending.window.seq == seq:
-        pending, beat = stored.head.pending, book.last_beat(lane)
+        pending, beat = stored.head.pending, ledger.last_beat(lane)
         state = f"pending: {beat.step}" if beat is not None and _is_of(beat, pending) else "pending"
         return _shown(opened, lane, entry, pending, state)
     record = stored.head.last if stored is not None and stored.head.seq == seq else None
     if record is None:
-        committed = book.record(lane, seq)
+        committed = ledger.record(lane, seq)
         record = committed[1] if committed is not None else None
     if record is None:
         return None
-    record = book.with_receipt(record)
+    record = ledger.with_receipt(record)
     state = COMMITTED if record.receipt is not None else "committed, without a receipt"
     return _shown(opened, lane, entry, record, state)
 
@@ -169,11 +169,11 @@ def _shown(
     opened: OpenStream, lane: str, entry: LaneEntry | None, pending: Record | Pending, state: str
 ) -> WindowShown:
     window, attempt, record = pending.window, pending.attempt, pending if isinstance(pending, Record) else None
-    covers, receipt = opened.book.covers(window), record.receipt if record else None
-    topics = opened.book.topics()
+    covers, receipt = opened.ledger.covers(window), record.receipt if record else None
+    topics = opened.ledger.topics()
     committed_at = record.committed_at if record else None
     return WindowShown(
-        stream=opened.book.stream,
+        stream=opened.ledger.stream,
         window=f"{lane}/{window.seq}",
         lane=lane,
         seq=window.seq,

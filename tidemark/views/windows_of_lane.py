@@ -11,10 +11,10 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.overview import NewestWindow, committed_window
 from tidemark.views.replaced_windows import fates_near
 
-MOST_WINDOWS, MOST_LOOKED = 100, 2_000
+MAX_WINDOWS, MAX_LOOKED = 100, 2_000
 
 
-Holding = Literal["", "dead letters", "passed over"]
+FilesOfOffsets = Literal["", "dead letters", "passed over"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class WindowFilter:
     """Which windows: whose run has this text in its name, and which have dead letters, or have passed over offsets."""
 
     run: str = ""
-    holding: Holding = ""
+    holding: FilesOfOffsets = ""
 
     def fits(self, record: Record) -> bool:
         if self.run not in record.attempt.run:
@@ -61,10 +61,10 @@ def windows_of_lane(
     """The windows of a lane with the greatest numbers, or those below a number; None when there is no such lane.
 
     `until`: only those that were committed before this time, in ms since 1970. Reads `count` windows, and a few to find a
-    time, however many windows the lane has; where only some are `wanted`, up to `MOST_LOOKED`. Raises the ledger's errors.
+    time, however many windows the lane has; where only some are `wanted`, up to `MAX_LOOKED`. Raises the ledger's errors.
     """
-    book, topics = opened.book, opened.book.topics()
-    stored, entry = book.head(lane), all_lanes(book).get(lane)
+    ledger, topics = opened.ledger, opened.ledger.topics()
+    stored, entry = ledger.head(lane), all_lanes(ledger).get(lane)
     if stored is None and entry is None:
         return None
     last = stored.head.last if stored else None
@@ -73,8 +73,8 @@ def windows_of_lane(
     def records(numbers: range) -> list[Record]:
         """The windows of these numbers, the newest first. The last one may not be in the history yet."""
         apart = [last] if last is not None and last.seq in numbers else []
-        rest = book.records([(lane, seq) for seq in numbers if not apart or seq != apart[0].seq])
-        return [book.with_receipt(record) for record in sorted([*rest, *apart], key=lambda record: -record.seq)]
+        rest = ledger.records([(lane, seq) for seq in numbers if not apart or seq != apart[0].seq])
+        return [ledger.with_receipt(record) for record in sorted([*rest, *apart], key=lambda record: -record.seq)]
 
     end = of + 1 if below is None else min(below, of + 1)
     if until is not None:
@@ -86,18 +86,18 @@ def windows_of_lane(
             else:
                 most = middle
         end = first
-    count = min(count, MOST_WINDOWS)
-    step = count if wanted == ANY else MOST_WINDOWS
+    count = min(count, MAX_WINDOWS)
+    step = count if wanted == ANY else MAX_WINDOWS
     windows: list[Record] = []
     down_to = end
-    while down_to > 1 and len(windows) < count and end - down_to < MOST_LOOKED:
+    while down_to > 1 and len(windows) < count and end - down_to < MAX_LOOKED:
         part = range(max(1, down_to - step), down_to)
         windows += filter(wanted.fits, records(part))
         down_to = part.start
     if len(windows) > count:
         windows = windows[:count]
         down_to = windows[-1].seq
-    register = book.register()
-    found = fates_near(book, register[1], windows) if register is not None else {}
+    register = ledger.register()
+    found = fates_near(ledger, register[1], windows) if register is not None else {}
     shown = [committed_window(record, topics, found.get((record.lane, record.seq))) for record in windows]
     return WindowsOfLane(lane, shown, max(1, end), max(1, down_to), of)

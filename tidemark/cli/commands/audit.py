@@ -38,13 +38,13 @@ from tidemark.runs.auditing import Repair
 from tidemark.runs.comparisons import comparison_value, find_comparison
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.answers import describe_answers
-from tidemark.runs.requests.approval import People, check_approved
+from tidemark.runs.requests.approval import Requesters, check_approved
 from tidemark.runs.requests.forms import AuditRequest
-from tidemark.views.audits import MOST, audits
+from tidemark.views.audits import MAX_AUDITS, audits
 
 _PLACE = ("name", "expected", "found", "missing", "different", "extra", "twice", "debris", "blocks")
 # The level `sinks` counts no rows of its own: it compares blocks.
-_PLACE_BY_BLOCKS = ("name", "debris", "blocks", "unproven")
+_PLACE_BY_BLOCKS = ("name", "debris", "blocks")
 _SOURCE = ("partition", "log_start", "position", "end", "held", "expired", "unread")
 
 
@@ -74,7 +74,7 @@ def audit(
     within = None
     if offsets := auditing.requested(opened, asked):
         error(describe_answers({f"an audit of {number_of(offsets.count(), 'offset')}": offsets}))
-        within = opened.book.store_selection(offsets).digest
+        within = opened.ledger.store_selection(offsets).digest
     first = audited(opened, name, asked.depth, within, _share(asked), verbose=verbose)
     planned = auditing.repair_of(opened, first) if asked.repair != "none" else None
     again = refused = None
@@ -82,7 +82,7 @@ def audit(
         error(first.sentence())
         error(planned.sentence())
         why, replay = asked.reason or f"repair of what {name} found", f"tidemark replay {stream}"
-        people = People(user(), approved_by or None)
+        people = Requesters(user(), approved_by or None)
         refused = _not_approved(opened, planned, people, f"{replay} {_options(planned)} --reason {shlex.quote(why)}")
         messages = number_of(planned.replay.all.count(), "offset")
         if planned.selection and refused is None and asking.agrees(f"Replay {messages} to repair what was found?"):
@@ -109,7 +109,7 @@ def audit(
         raise typer.Exit(EXIT_DIFFERENCES)
 
 
-def _not_approved(opened: OpenStream, planned: Repair, people: People, replay: str) -> NotApproved | None:
+def _not_approved(opened: OpenStream, planned: Repair, people: Requesters, replay: str) -> NotApproved | None:
     """An error with the replay that a second person has to approve first; None if a repair needs none."""
     try:
         check_approved(opened.stream.limits.approve_above, planned.replay.all.count(), people)
@@ -158,7 +158,7 @@ def report(
         return
     if stored is None:
         raise WrongUse(
-            f"{opened.book.stream} has no report of the run {run!r}; an audit names its run when it ends, and a replay "
+            f"{opened.ledger.stream} has no report of the run {run!r}; an audit names its run when it ends, and a replay "
             "has a report if it was asked to compare"
         )
     again = auditing.after_repair(opened, stored)
@@ -172,14 +172,14 @@ def report(
 
 
 def _list(opened: OpenStream, *, as_json: bool) -> None:
-    reports = audits(opened, MOST)
+    reports = audits(opened, MAX_AUDITS)
     rows = [
         [moment(audit.at), audit.level, "clean" if audit.clean else "findings", audit.run, audit.sentence]
         for audit in reports.audits
     ]
     data(reports, as_json=as_json, rows=rows, columns=("ended", "level", "outcome", "run", "what it says"))
     if reports.more and not as_json:
-        error(f"Only the newest {MOST} are shown.")
+        error(f"Only the newest {MAX_AUDITS} are shown.")
 
 
 def _show_changes(changes: ReplayComparison, *, as_json: bool) -> None:
@@ -219,7 +219,7 @@ def _replace(file: Path, text: str) -> None:
 
 
 # A line of a terminal; `--json` has more.
-_MOST_RANGES = 5
+_MAX_RANGES = 5
 
 
 def _as_value(report: AuditReport) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def _show(report: AuditReport) -> None:
     _show_coverage(report)
     for stone in report.tombstones:
         by = f", asked by {stone.asked_by}" if stone.asked_by else ""
-        ranges = ", ".join(stone.ranges[:_MOST_RANGES]) + (" ..." if len(stone.ranges) > _MOST_RANGES else "")
+        ranges = ", ".join(stone.ranges[:_MAX_RANGES]) + (" ..." if len(stone.ranges) > _MAX_RANGES else "")
         offsets = number_of(stone.offsets, "offset")
         line(f"erased: {offsets} by {stone.window}, {moment(stone.at)}, {stone.reason!r}{by}: {ranges}")
     for gone in report.forgotten:

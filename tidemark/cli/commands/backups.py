@@ -48,21 +48,21 @@ def backup(
 
     Example: tidemark ledger backup orders orders-2026-11-23.ledger
     """
-    book = stream_lookup.opened(stream).book
+    ledger = stream_lookup.opened(stream).ledger
     if final:
         protocol.check_reason("backup --final", reason)
         check_new(file)
-        protocol.check_nobody_writes(book)
-        if not asking.agrees(f"End the use of this ledger of {book.stream} for good?"):
+        protocol.check_nobody_writes(ledger)
+        if not asking.agrees(f"End the use of this ledger of {ledger.stream} for good?"):
             return
-        retire(book, reason)
+        retire(ledger, reason)
     elif asking.dry_run:
         check_new(file)
-        error(f"would write the ledger of {book.stream} to {file}; nothing was changed")
+        error(f"would write the ledger of {ledger.stream} to {file}; nothing was changed")
         return
-    _show(back_up(book, file), as_json=as_json)
+    _show(back_up(ledger, file), as_json=as_json)
     if final:
-        error(f"{book.stream} uses this ledger no more. Name its new place in the stream file, and restore it there")
+        error(f"{ledger.stream} uses this ledger no more. Name its new place in the stream file, and restore it there")
 
 
 @changes()
@@ -86,29 +86,29 @@ def restore(
     """
     opened, depth = stream_lookup.opened(stream), checked(AuditRequest, {"level": level}, {}).depth
     if asking.shows:
-        _show(restorable(opened.book, file), as_json=as_json and asking.dry_run)
-        if not asking.agrees(f"Write this into the empty ledger of {opened.book.stream}?"):
+        _show(restorable(opened.ledger, file), as_json=as_json and asking.dry_run)
+        if not asking.agrees(f"Write this into the empty ledger of {opened.ledger.stream}?"):
             return
-    _show(restored(opened.book, file), as_json=as_json)
-    for place in take_over(opened.book, opened.connections):
+    _show(restored(opened.ledger, file), as_json=as_json)
+    for place in take_over(opened.ledger, opened.connections):
         error(
             f"still marked as the earlier ledger's, until a window writes there: {place}. Until then, see that nobody uses the "
             "earlier ledger"
         )
-    problems = verify(opened.book)
+    problems = verify(opened.ledger)
     for problem in problems:
         error(problem)
     if problems:
         raise typer.Exit(EXIT_LEDGER_UNREADABLE)
     error("the ledger is whole")
-    if opened.book.head(INGEST) is None:
+    if opened.ledger.head(INGEST) is None:
         return
     if depth.needs_spark:
-        error(f"It is restored. If the audit does not end: tidemark audit {opened.book.stream} --level {depth.value}")
+        error(f"It is restored. If the audit does not end: tidemark audit {opened.ledger.stream} --level {depth.value}")
     report = audited(opened, new_run(), depth, verbose=verbose)
     error(f"audit, level {depth.value}: {report.sentence()}")
     if not depth.needs_spark:
-        error(f"To prove the results: tidemark audit {opened.book.stream}")
+        error(f"To prove the results: tidemark audit {opened.ledger.stream}")
     if not report.clean:
         raise typer.Exit(EXIT_DIFFERENCES)
 
@@ -129,10 +129,10 @@ def rebuild(
     """
     opened = stream_lookup.opened(stream)
     check_new(file)
-    left = left_of(opened.book, lambda: _ledger_of_results(opened), by_order)
+    left = left_of(opened.ledger, lambda: _ledger_of_results(opened), by_order)
     for lane in left.missing:
         error(f"was missing: {lane}")
-    if not asking.agrees(f"Write what is left of the ledger of {opened.book.stream} to {file}?"):
+    if not asking.agrees(f"Write what is left of the ledger of {opened.ledger.stream} to {file}?"):
         return
     _show(left.write(file), as_json=as_json)
     if not left.missing:

@@ -59,7 +59,7 @@ def compact(
     arguments += ["--windows", str(windows)] if windows is not None else []
     arguments += ["--again"] if again else []
     submit(opened, COMPACT_JOB, arguments, look=lambda: ShownJob(f"compacting {chosen.name}"), verbose=verbose)
-    made = kind_of(chosen.type).with_compaction().made(opened, chosen, name)
+    made = kind_of(chosen.type).make_compaction().made(opened, chosen, name)
     _show(opened, chosen, made, Replacement, as_json=as_json)
 
 
@@ -71,7 +71,7 @@ def _question(shown: Sequence[Replaceable]) -> str:
 def _show_plan(
     opened: OpenStream, sink: SinkSettings, asked: CompactionRequest, *, as_json: bool
 ) -> Sequence[Replaceable]:
-    compaction = kind_of(sink.type).with_compaction()
+    compaction = kind_of(sink.type).make_compaction()
     shown = compaction.planned(opened, sink, asked)
     _show(opened, sink, shown, Replaceable, as_json=as_json)
     if run := compaction.at_work(opened, sink):
@@ -89,7 +89,7 @@ def _show(
 ) -> None:
     shown: list[dict[str, Any]] = [asdict(item) for item in items]
     columns = [field.name for field in fields(kind)]
-    value = {"stream": opened.book.stream, "sink": sink.name, "compacted": shown}
+    value = {"stream": opened.ledger.stream, "sink": sink.name, "compacted": shown}
     rows = [[", ".join(item["windows"]), *(item[name] for name in columns[1:])] for item in shown]
     data(value, as_json=as_json, rows=rows, columns=columns)
     if not shown:

@@ -16,7 +16,7 @@ from tidemark.ledger.incarnations import Topics, written_range
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.reading import Reading
 from tidemark.offsets.times import in_iso, milliseconds
-from tidemark.views.event_time.completeness import HOUR_MS, PartitionCompleteness, Span, is_complete
+from tidemark.views.event_time.completeness import HOUR_MS, PartitionCompleteness, TimeSpan, is_complete
 from tidemark.views.event_time.progress import answer_shown, late_total, progress, progress_shown
 
 
@@ -47,7 +47,7 @@ def complete(
     done = is_complete(answers)
     late, unread = late_total(answers), sum(answer.late.unread for answer in answers)
     value = {
-        "stream": seen.opened.book.stream,
+        "stream": seen.opened.ledger.stream,
         "since": in_iso(span.start),
         "until": in_iso(span.until),
         "complete": done,
@@ -84,16 +84,16 @@ def complete(
         raise typer.Exit(EXIT_DIFFERENCES)
 
 
-def _span(hour: str, since: str, until: str) -> Span:
+def _span(hour: str, since: str, until: str) -> TimeSpan:
     if bool(hour) == bool(since or until) or bool(since) != bool(until):
         raise WrongUse("say which span: --hour alone, or both --since and --until")
     if not hour:
-        return Span(milliseconds(time_of("--since", since)), milliseconds(time_of("--until", until)))
+        return TimeSpan(milliseconds(time_of("--since", since)), milliseconds(time_of("--until", until)))
     time = time_of("--hour", hour)
     if time.minute or time.second or time.microsecond:
         raise WrongUse(f"--hour {hour}: no hour begins then; give its beginning, or --since and --until")
     start = milliseconds(time)
-    return Span(start, start + HOUR_MS)
+    return TimeSpan(start, start + HOUR_MS)
 
 
 def _missing(answer: PartitionCompleteness, topics: Topics) -> str | None:

@@ -8,11 +8,11 @@ from typing import Any
 from tidemark.cli import request_options, stream_lookup
 from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.estimates import counted
-from tidemark.cli.options import ApprovedBy, Json, RunName, Stream, TakeOver, Verbose
+from tidemark.cli.options import ApprovedBy, Json, RunName, Stream, TakeOver
 from tidemark.cli.output import data, error
 from tidemark.cli.people import user
 from tidemark.cli.request_options import takes
-from tidemark.cli.submitting import new_run, process, show_answers
+from tidemark.cli.submitting import new_run, show_answers
 from tidemark.cli.terminal import reading_shown
 from tidemark.errors import AnotherRequest
 from tidemark.ledger.records import LaneKind
@@ -20,10 +20,10 @@ from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
 from tidemark.runs import erasing
-from tidemark.runs.erasing import Chosen, Remaining
+from tidemark.runs.erasing import OffsetsToErase, Remaining
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.answers import exact
-from tidemark.runs.requests.approval import People
+from tidemark.runs.requests.approval import Requesters
 from tidemark.runs.requests.forms import EraseRequest
 from tidemark.runs.requests.identity import fields_of
 from tidemark.runs.windows import lanes
@@ -37,7 +37,6 @@ def erase(
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
-    verbose: Verbose = False,
     as_json: Json = False,
     **given: Any,
 ) -> None:
@@ -75,18 +74,16 @@ def erase(
             if not chosen.offsets:
                 _show_plan(opened, chosen, asking, as_json=as_json)
                 return
-            people = People(user(), approved_by or None)
+            people = Requesters(user(), approved_by or None)
             erasing.open_erasure(opened, name, chosen, asked.reason, people, asked=fields, plan=asked.plan)
     if begun and not _goes_on(name, asking):
         return
     lane = lanes.lane_name(LaneKind.ERASE, name)
-    command = f"tidemark erase {stream}"
     try:
-        pending = erasing.erase_without_spark(opened, lane, name, take_over=take_over)
+        erasing.erase(opened, lane, name, take_over=take_over)
     except BaseException:
-        error(f"The erasure has begun, and is not finished. To go on: {command} --run {name}")
+        error(f"The erasure has begun, and is not finished. To go on: tidemark erase {stream} --run {name}")
         raise
-    process(opened, command, lane, name, pending, take_over=take_over, verbose=verbose)
     _show_done(opened, lane, name, before, as_json=as_json)
 
 
@@ -98,14 +95,14 @@ def _goes_on(run: str, asking: Confirmation) -> bool:
     return agreed
 
 
-def _agreed(opened: OpenStream, chosen: Chosen, asking: Confirmation) -> bool:
+def _agreed(opened: OpenStream, chosen: OffsetsToErase, asking: Confirmation) -> bool:
     """Show what would be erased, and whether it may be."""
     if asking.shows:
         _show_plan(opened, chosen, asking, as_json=False)
     return asking.agrees(_question(opened, chosen))
 
 
-def _question(opened: OpenStream, chosen: Chosen) -> str:
+def _question(opened: OpenStream, chosen: OffsetsToErase) -> str:
     messages, sinks = chosen.offsets.count(), len(opened.stream.sinks)
     return f"Erase {number_of(messages, 'message')} from {number_of(sinks, 'sink')} and the dead letters, for good?"
 
@@ -122,14 +119,13 @@ def _begun_so(opened: OpenStream, run: str, fields: dict[str, str]) -> bool:
     return begun is not None
 
 
-def _show_plan(opened: OpenStream, chosen: Chosen, asking: Confirmation, *, as_json: bool) -> None:
+def _show_plan(opened: OpenStream, chosen: OffsetsToErase, asking: Confirmation, *, as_json: bool) -> None:
     remaining, digest = erasing.remaining(opened, chosen.named), erasing.digest(opened, chosen)
     if as_json:
-        topics = opened.book.topics()
+        topics = opened.ledger.topics()
         value = {
             "plan": digest,
             "to_erase": counted(topics, chosen.offsets),
-            "to_read_again": counted(topics, chosen.rest),
             "erased_before": {why: counted(topics, part) for why, part in chosen.before.items()},
             "places": [place.as_fields() for place in remaining],
         }
@@ -149,13 +145,12 @@ def _show_done(opened: OpenStream, lane: str, run: str, before: dict[str, RangeS
     done = erasing.done(opened, lane)
     places = erasing.remaining(opened, done.erased)
     if as_json:
-        topics = opened.book.topics()
+        topics = opened.ledger.topics()
         value = {
-            "stream": opened.book.stream,
+            "stream": opened.ledger.stream,
             "lane": lane,
             "run": run,
             "erased": counted(topics, done.erased),
-            "read_again": counted(topics, done.read_again),
             "erased_before": {why: counted(topics, part) for why, part in before.items()},
             "tombstones": [tombstone.as_fields() for tombstone in done.tombstones],
             "places": [place.as_fields() for place in places],

@@ -17,9 +17,9 @@ from tidemark.cli.people import user
 from tidemark.commit import protocol
 from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
 from tidemark.ledger import places
-from tidemark.ledger.book import Book
 from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.covered import history_of
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST, LaneState, Window
 from tidemark.ledger.recovery.verifying import verify as problems_of
@@ -42,10 +42,10 @@ def show(
     Example: tidemark ledger show orders
     """
     lanes = []
-    book = stream_lookup.opened(stream).book
-    register = book.register()
-    heads = book.heads() if closed or register is None else open_heads(book, register[1])
-    entries = all_lanes(book) if closed else register[1].lanes if register else {}
+    ledger = stream_lookup.opened(stream).ledger
+    register = ledger.register()
+    heads = ledger.heads() if closed or register is None else open_heads(ledger, register[1])
+    entries = all_lanes(ledger) if closed else register[1].lanes if register else {}
     for lane, stored in heads.items():
         head, attempt = stored.head, stored.head.pending.attempt if stored.head.pending else None
         entry = entries.get(lane)
@@ -70,7 +70,7 @@ def show(
     columns = ("lane", "state", "windows", "pending", "held_by", "asked_by", "approved_by", "reason")
     headings = [name.replace("_", " ") for name in columns]
     data(lanes, as_json=as_json, rows=[[row[name] or "" for name in columns] for row in lanes], columns=headings)
-    stream_lookup.say_if_retired(book)
+    stream_lookup.say_if_retired(ledger)
     if not closed and register is not None and (others := register[1].closed):
         error(f"{number_of(others, 'lane', 'is', 'are')} closed: --closed shows {'it' if others == 1 else 'them'} too")
 
@@ -82,7 +82,7 @@ def coverage(stream: Stream, as_json: Json = False) -> None:
 
     Example: tidemark ledger coverage orders --json
     """
-    history = history_of(stream_lookup.opened(stream).book)
+    history = history_of(stream_lookup.opened(stream).ledger)
     partitions = coverage_by(history.lanes, history.covered, history.ingest) if history else []
     plain = [
         {
@@ -116,13 +116,13 @@ def verify(stream: Stream) -> None:
     Example: tidemark ledger verify orders
     """
     opened = stream_lookup.opened(stream)
-    problems = problems_of(opened.book)
+    problems = problems_of(opened.ledger)
     for problem in problems:
         error(problem)
     if problems:
         raise typer.Exit(EXIT_LEDGER_UNREADABLE)
-    windows = sum(stored.head.seq for stored in opened.book.heads().values())
-    line(f"{opened.book.stream}: {number_of(windows, 'window')}, all of them there and unchanged")
+    windows = sum(stored.head.seq for stored in opened.ledger.heads().values())
+    line(f"{opened.ledger.stream}: {number_of(windows, 'window')}, all of them there and unchanged")
 
 
 @changes()
@@ -140,20 +140,22 @@ def abandon(
     Example: tidemark ledger abandon orders ingest --reason "pinned by a wrong stream file"
     """
     opened = stream_lookup.opened(stream)
-    pending = required_head(opened.book, lane).head.pending
+    pending = required_head(opened.ledger, lane).head.pending
     if pending is not None and not asking.agrees(
-        f"Give up window {pending.window.seq} of {opened.book.stream}/{lane}, which may be at work?"
+        f"Give up window {pending.window.seq} of {opened.ledger.stream}/{lane}, which may be at work?"
     ):
         return
     shown = pending.window if pending is not None else None
-    window = protocol.abandon(opened.book, lane, reason, take_over=take_over, agreed=shown)
+    window = protocol.abandon(opened.ledger, lane, reason, take_over=take_over, agreed=shown)
     if window is None:
-        line(f"{opened.book.stream}/{lane} has no pending window")
+        line(f"{opened.ledger.stream}/{lane} has no pending window")
     else:
-        line(f"window {window.seq} of {opened.book.stream}/{lane} is given up; the next run plans again")
-    stored = opened.book.head(lane)
+        line(f"window {window.seq} of {opened.ledger.stream}/{lane} is given up; the next run plans again")
+    stored = opened.ledger.head(lane)
     if lane != INGEST and stored is not None and stored.head.state != LaneState.CLOSED:
-        line(f"What {lane} claims stays claimed. To free it: tidemark cancel {opened.book.stream} {lane} --reason ...")
+        line(
+            f"What {lane} claims stays claimed. To free it: tidemark cancel {opened.ledger.stream} {lane} --reason ..."
+        )
 
 
 @changes(when=lambda given: bool(given["accept"]))
@@ -170,23 +172,23 @@ def clock(
 
     Example: tidemark ledger clock orders
     """
-    book = stream_lookup.opened(stream).book
+    ledger = stream_lookup.opened(stream).ledger
     if accept:
         protocol.check_reason("clock --accept", reason)
         if asking.shows:
-            _show_clocks(book, as_json=False)
-        if not asking.agrees(f"Let runs of {book.stream} count on from its last generation?"):
+            _show_clocks(ledger, as_json=False)
+        if not asking.agrees(f"Let runs of {ledger.stream} count on from its last generation?"):
             return
-        accept_generation(book, reason)
-    _show_clocks(book, as_json=as_json)
+        accept_generation(ledger, reason)
+    _show_clocks(ledger, as_json=as_json)
 
 
-def _show_clocks(book: Book, *, as_json: bool) -> None:
-    stored = book.register()
+def _show_clocks(ledger: Ledger, *, as_json: bool) -> None:
+    stored = ledger.register()
     value = {
         "generation": stored[1].generation if stored else None,
-        "here": book.clock(),
-        "server": book.store.time() if stored else None,
+        "here": ledger.clock(),
+        "server": ledger.store.time() if stored else None,
     }
     rows = [(what, moment(at)) for what, at in value.items()]
     data(value, as_json=as_json, rows=rows, columns=("clock", "time"))
@@ -212,18 +214,20 @@ def forget_place(
     Example: tidemark ledger forget-place orders rows table=orders_2019 --reason "the cluster was switched off"
     """
     opened = stream_lookup.opened(stream)
-    chosen = places.named(opened.book, place, opened.places_now())
+    chosen = places.named(opened.ledger, place, opened.places_now())
     words = " ".join(chosen.words)
     if back:
-        if not asking.agrees(f"Clear in {words} what was erased, and let {opened.book.stream} write to it?"):
+        if not asking.agrees(f"Clear in {words} what was erased, and let {opened.ledger.stream} write to it?"):
             return
-        cleared = places.come_back(opened.book, chosen, opened.sweeper.erase)
-        line(f"{words}: what {cleared} erasures have erased is cleared there, and {opened.book.stream} may write to it")
+        cleared = places.come_back(opened.ledger, chosen, opened.sweeper.erase)
+        line(
+            f"{words}: what {cleared} erasures have erased is cleared there, and {opened.ledger.stream} may write to it"
+        )
         return
     protocol.check_reason("forget-place", reason)
     if not asking.agrees(f"Say that {words} is gone for good, so that no erasure clears it any more?"):
         return
-    noted = places.forget(opened.book, chosen, reason, user())
+    noted = places.forget(opened.ledger, chosen, reason, user())
     line(f"{words}: {noted.said()}. What it holds of erased messages is not cleared")
 
 
@@ -232,7 +236,7 @@ def events(stream: Stream, as_json: Json = False) -> None:
 
     Example: tidemark ledger events orders
     """
-    values = [asdict(event) for event in events_of(stream_lookup.opened(stream).book)]
+    values = [asdict(event) for event in events_of(stream_lookup.opened(stream).ledger)]
     rows = [(moment(event["at"]), *(event[name] for name in ("what", "where", "why", "run"))) for event in values]
     data(values, as_json=as_json, rows=rows, columns=("at", "what", "where", "why", "run"))
 
@@ -266,7 +270,7 @@ def skip(
             for range_ in (gap.as_range() for gap in shown.gaps)
         }
         offsets = sum(len(gap.as_range()) for gap in shown.gaps)
-        if not asking.agrees(f"Skip {number_of(offsets, 'offset')} of {opened.book.stream}?"):
+        if not asking.agrees(f"Skip {number_of(offsets, 'offset')} of {opened.ledger.stream}?"):
             return
     window = skipping.skip(opened, target, reason, run, write=True)
     if not asking.shows:

@@ -13,14 +13,14 @@ from tidemark.cli.output import contents, data, error, moment
 from tidemark.offsets.counting import number_of
 from tidemark.views.browsing import dead_letters as letters
 from tidemark.views.browsing.exports import exported
-from tidemark.views.browsing.items import Found, Item
+from tidemark.views.browsing.items import Item, SearchResult
 from tidemark.views.browsing.messages import MessageQuery
 from tidemark.views.browsing.messages import messages as in_kafka
-from tidemark.views.browsing.places import Scope
+from tidemark.views.browsing.places import SearchScope
 from tidemark.views.messages.payloads import shown
 
 # Of a key and a value in a table.
-_MOST_SHOWN = 200
+_MAX_SHOWN = 200
 
 
 def messages(
@@ -64,7 +64,7 @@ def messages(
     Example: tidemark messages orders orders/3 --filter '$.amount < 0' --limit 5
     """
     opened = stream_lookup.opened(stream)
-    asked = MessageQuery(Scope(where, window, since, until_time), filter_, tail or limit, tail is not None)
+    asked = MessageQuery(SearchScope(where, window, since, until_time), filter_, tail or limit, tail is not None)
     reader: Reader = letters.dead_letters if dead_letters else in_kafka
     parts = list(answers(reader, opened, asked))
     items = [item for one in parts for item in one.items]
@@ -87,11 +87,11 @@ def _cells(item: Item, fields: tuple[str, ...]) -> list[bytes | None]:
 def _short(value: bytes | None) -> str | None:
     if value is None:
         return None
-    text = shown(value, _MOST_SHOWN)
+    text = shown(value, _MAX_SHOWN)
     return text.text + (f" ({number_of(text.more, 'byte')} more)" if text.more else "")
 
 
-def _say(parts: list[Found], count: int) -> None:
+def _say(parts: list[SearchResult], count: int) -> None:
     looked, erased, not_read = (sum(getattr(one, name) for one in parts) for name in ("looked", "erased", "not_read"))
     said = [f"{count} of {number_of(looked, 'message')} that were looked at"]
     if erased:

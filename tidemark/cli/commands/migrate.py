@@ -12,8 +12,8 @@ from tidemark.cli import stream_lookup
 from tidemark.cli.confirmation import Confirmation, changes
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error
-from tidemark.clients.hbase.endpoint import hbase_endpoint
-from tidemark.clients.hbase.gateway import Gateway, TableMissing
+from tidemark.clients.hbase.endpoint import TableMissing, hbase_endpoint
+from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.zookeeper import ZooKeeper, zookeeper_endpoint
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST, exported, next_offsets
@@ -75,7 +75,7 @@ def import_(
         if before is not None and position.offset != before + shift:
             end = "beginning" if position.offset > before + shift else "end"
             error(f"{position.at}: {before}{shift:+d} is outside the log: cut to its {end}, {position.offset}")
-    if asking.shows and asking.agrees(f"Begin {opened.book.stream} there?"):
+    if asking.shows and asking.agrees(f"Begin {opened.ledger.stream} there?"):
         # The offsets that were shown count, wherever the ends are by then.
         shown = {(position.topic, position.partition): position.offset for position in start}
         ingest.import_positions(opened, shown, others, run, write=True)
@@ -100,9 +100,9 @@ def export(
     kind, _, place = to.partition(":")
     if kind not in _KINDS or (kind in ("csv", "storm") and not place):
         raise WrongUse(f"--to {to}: expected csv:FILE, kafka-group, hbase:TABLE, consumers:ROOT or storm:ROOT")
-    head = opened.book.head(INGEST)
+    head = opened.ledger.head(INGEST)
     if head is None:
-        raise WrongUse(f"{opened.book.stream} has no positions yet: there is nothing to export")
+        raise WrongUse(f"{opened.ledger.stream} has no positions yet: there is nothing to export")
     last = head.head.last
     offsets = next_offsets(head.head.positions) if last is None else exported(last)
     positions = [
@@ -166,7 +166,7 @@ def _write(opened: OpenStream, kind: str, place: str, group: str, connection: st
             gateway = Gateway(hbase_endpoint(opened.connections(connection or "hbase_default")))
             try:
                 table = place or "stream_kafka_offsets"
-                exporting.to_hbase_rows(gateway, table, group, opened.book.clock(), offsets)
+                exporting.to_hbase_rows(gateway, table, group, opened.ledger.clock(), offsets)
             except TableMissing:
                 raise WrongUse(f"--to {kind}:{place}: HBase has no such table") from None
         case _:

@@ -33,7 +33,7 @@ def offsets(
     logs = opened.log.topics(topics, opened.stream.source.isolation)
     # After the ends: messages above the ends came meanwhile.
     first = {} if time is None else first_at(opened, logs, milliseconds(time))
-    head = opened.book.head(INGEST)
+    head = opened.ledger.head(INGEST)
     positions = next_offsets(head.head.positions if head is not None else ())
     rows_ = []
     for topic, log in sorted(logs.items()):

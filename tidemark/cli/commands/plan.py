@@ -30,7 +30,7 @@ def plan(
         plans.show_within(opened, from_, until, since, until_time, if_none, as_json=as_json)
         return
     window, pinned = ingest.preview(opened)
-    held = transactions_shown(ingest.open_transactions(opened), opened.book.clock())
+    held = transactions_shown(ingest.open_transactions(opened), opened.ledger.clock())
     ranges = window.ranges if window else ()
     planned = plans.work(opened, window.hull() if window else RangeSet())
     gaps = window.gaps if window else ()

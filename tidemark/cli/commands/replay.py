@@ -34,7 +34,7 @@ from tidemark.runs.comparisons import comparison_value, find_comparison
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import claims, plan
 from tidemark.runs.requests.answers import exact, table
-from tidemark.runs.requests.approval import People, check_approved
+from tidemark.runs.requests.approval import Requesters, check_approved
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.outcomes import answers_of
 from tidemark.runs.requests.plan import Plan
@@ -46,7 +46,7 @@ Requests = type[BackfillRequest] | type[ReplayRequest]
 
 
 @dataclass(frozen=True)
-class Bounds:
+class OffsetBounds:
     """`--from` and `--until`, which are another way to write ranges."""
 
     lower: list[str] | None
@@ -77,7 +77,7 @@ def backfill(
 
     Example: tidemark backfill orders --before-first --reason "the first days too"
     """
-    bounds = Bounds(from_, until)
+    bounds = OffsetBounds(from_, until)
     _selected(stream, BackfillRequest, given, bounds, asking, approved_by, run_name, take_over, verbose, as_json)
 
 
@@ -101,7 +101,7 @@ def replay(
 
     Example: tidemark replay orders --since 2026-11-21T07:00:00Z --until-time 2026-11-21T08:00:00Z --reason "bug 17"
     """
-    bounds = Bounds(from_, until)
+    bounds = OffsetBounds(from_, until)
     _selected(stream, ReplayRequest, given, bounds, asking, approved_by, run_name, take_over, verbose, as_json)
 
 
@@ -109,7 +109,7 @@ def _selected(
     stream: str,
     request: Requests,
     given: Mapping[str, Any],
-    bounds: Bounds,
+    bounds: OffsetBounds,
     asking: Confirmation,
     approved_by: str,
     run_name: str,
@@ -119,7 +119,7 @@ def _selected(
 ) -> None:
     opened = stream_lookup.opened(stream)
     values = _values(opened, given, bounds, dry_run=asking.dry_run)
-    people, kind, name = People(user(), approved_by or None), request.kind, run_name or new_run()
+    people, kind, name = Requesters(user(), approved_by or None), request.kind, run_name or new_run()
     begun = lanes.begun(opened, kind, name) is not None
     left_out: Mapping[str, RangeSet] = {}
     # An earlier try of the run has compared before it opened the lane.
@@ -194,7 +194,9 @@ def _planned_for(opened: OpenStream, asked: plan.Request, run: str, written: Map
     return planned
 
 
-def _compared(opened: OpenStream, planned: Plan, run: str, people: People, *, verbose: bool) -> ReplayComparison | None:
+def _compared(
+    opened: OpenStream, planned: Plan, run: str, people: Requesters, *, verbose: bool
+) -> ReplayComparison | None:
     """The changes of a replay, if its request asks for them."""
     asked = planned.request
     if not isinstance(asked, ReplayRequest) or not asked.compare or not planned.ranges:
@@ -213,20 +215,19 @@ def _show_before(opened: OpenStream, planned: Plan, changes: ReplayComparison | 
     if changes is not None:
         show_comparison(changes)
     _show_more_or_less(planned)
-    for said in table(exact(planned.left_out), opened.book.topics()) if planned.left_out else ():
+    for said in table(exact(planned.left_out), opened.ledger.topics()) if planned.left_out else ():
         error(said)
 
 
 def _show(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, *, as_json: bool) -> None:
     """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
     guess, stored = plan.estimated(opened, planned), plan.stored_now(opened, planned)
-    digest, topics = plan.digest(opened, planned), opened.book.topics()
+    digest, topics = plan.digest(opened, planned), opened.ledger.topics()
     value = {
         "kind": planned.kind.value,
         "sinks": None if planned.sinks is None else list(planned.sinks),
         **counted(topics, planned.ranges),
         "again": counted(topics, planned.again),
-        "added": counted(topics, planned.added),
         "left_out": {why: counted(topics, ranges) for why, ranges in planned.left_out.items()},
         **stored.as_fields(),
         "plan": digest,
@@ -282,13 +283,11 @@ def _question(opened: OpenStream, planned: Plan) -> str:
 def _show_more_or_less(planned: Plan) -> None:
     if planned.sinks is not None:
         error(f"into {', '.join(planned.sinks)} alone: other sinks and the dead letters stay as they are")
-    if planned.added:
-        error(f"added, since {planned.because}: {number_of(planned.added.count(), 'offset')}")
     for why, ranges in planned.left_out.items():
         error(f"left out, {why}: {number_of(ranges.count(), 'offset')}")
 
 
-def _values(opened: OpenStream, given: Mapping[str, Any], bounds: Bounds, **more: Any) -> dict[str, Any]:
+def _values(opened: OpenStream, given: Mapping[str, Any], bounds: OffsetBounds, **more: Any) -> dict[str, Any]:
     """The values of a request, whose ranges may be written as two bounds."""
     fields = request_options.values(given, **more)
     if not bounds.lower and not bounds.upper:

@@ -29,7 +29,7 @@ from tidemark.streams.model import DeadLetters
 from tidemark.views.browsing import results as browsing
 from tidemark.views.browsing.items import Item
 from tidemark.views.browsing.messages import MessageQuery
-from tidemark.views.browsing.places import Scope
+from tidemark.views.browsing.places import SearchScope
 from tidemark.views.messages import message as message_view
 from tidemark.views.messages import trace
 from tidemark.views.messages.payloads import Value
@@ -88,7 +88,7 @@ def _named(fields: Mapping[str, object]) -> str:
     return " ".join(f"{name}={value}" for name, value in fields.items())
 
 
-def _show_message(message: message_view.TheMessage | None) -> None:
+def _show_message(message: message_view.MessageContents | None) -> None:
     if message is None:
         return
     set_by = "the broker" if message.appended else "the producer"
@@ -140,7 +140,7 @@ def results(
     """
     opened = stream_lookup.opened(stream)
     chosen = opened.stream.dead_letters if dead_letters else readable(opened, sink)
-    asked = MessageQuery(Scope(where, window, since, until_time), filter_, limit)
+    asked = MessageQuery(SearchScope(where, window, since, until_time), filter_, limit)
     if asked != MessageQuery(count=limit):
         if dead_letters:
             raise WrongUse("tidemark messages --dead-letters takes a filter, a window and times")
@@ -175,16 +175,16 @@ def read_rows(
 
     `limit` is how many the caller takes at most: files are read only as far.
     """
-    opened = replace(opened, book=for_readers(opened.book))
+    opened = replace(opened, ledger=for_readers(opened.ledger))
     if isinstance(chosen, SinkSettings):
-        yield from kind_of(chosen.type).without_spark().rows(opened, chosen, limit)
+        yield from kind_of(chosen.type).make_admin().rows(opened, chosen, limit)
         return
-    for row in hbase_rows(opened.book, opened.dead_letter_table(), None):
+    for row in hbase_rows(opened.ledger, opened.dead_letter_table(), None):
         yield {**place(row.place), **described(row)}
 
 
 def _as_columns(opened: OpenStream, chosen: SinkSettings | DeadLetters, rows: Sequence[dict[str, Any]]) -> Columns:
     """The same rows as a table for people."""
     if isinstance(chosen, SinkSettings):
-        return kind_of(chosen.type).without_spark().in_columns(chosen, list(opened.fields), rows)
+        return kind_of(chosen.type).make_admin().in_columns(chosen, list(opened.fields), rows)
     return in_columns(_OF_DEAD_LETTERS, rows)

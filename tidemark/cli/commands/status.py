@@ -10,8 +10,8 @@ from tidemark.cli import many_streams, stream_lookup
 from tidemark.cli.options import Json
 from tidemark.cli.output import data, error
 from tidemark.errors import Unreachable
-from tidemark.ledger.book import now_ms
 from tidemark.ledger.covered import unread_now
+from tidemark.ledger.ledger import now_ms
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.times import in_words
 from tidemark.planning.checking import check_topics
@@ -61,13 +61,13 @@ def status(
         raise Unreachable(f"{overview.kafka_problem}. What is shown is what the ledger knows")
     if missing := tuple(overview.missing_topics):
         # With the exit code of the next plan.
-        head = opened.book.head(INGEST)
+        head = opened.ledger.head(INGEST)
         read = {at.topic for at in head.head.offsets()} if head is not None else set[str]()
         check_topics(known_now(opened, missing, learn=False), missing, read)
 
 
 def _overview(opened: OpenStream) -> Overview:
-    return overview(opened, unread_now(opened.book), without_kafka=True)
+    return overview(opened, unread_now(opened.ledger), without_kafka=True)
 
 
 def _status_of_all(*, as_json: bool) -> None:

@@ -79,7 +79,7 @@ def _show_cancelled(
         "committed_windows": windows,
         "given_up_window": next(iter(given_up.values()), None),
         "given_up": [f"{name}/{seq}" for name, seq in given_up.items()],
-        "not_read": counted(opened.book.topics(), left),
+        "not_read": counted(opened.ledger.topics(), left),
     }
     rows = [(range_.partition, range_.start, range_.until, len(range_)) for range_ in left]
     data(value, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets not read"))
@@ -87,4 +87,4 @@ def _show_cancelled(
 
 
 def _named(opened: OpenStream, lanes: Iterable[str]) -> str:
-    return " and ".join(f"{opened.book.stream}/{lane}" for lane in lanes)
+    return " and ".join(f"{opened.ledger.stream}/{lane}" for lane in lanes)

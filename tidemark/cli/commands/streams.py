@@ -1,4 +1,4 @@
-"""`tidemark streams check` and `schema`: whether stream files can be used, and what editors know of them."""
+"""`tidemark streams`: whether stream files can be used, what they make of messages, and what editors know of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli import stream_lookup
+from tidemark.cli import samples, stream_lookup
+from tidemark.cli.options import Json
 from tidemark.cli.output import data, error, line
 from tidemark.clients.environment import from_environment
 from tidemark.errors import InvalidStreamFile, WrongUse
@@ -88,7 +89,7 @@ def _checked(path: Path, *, against_ledger: bool) -> StreamFile:
     if against_ledger:
         opened = open_stream(path)
         for sink in opened.stream.sinks:
-            kind_of(sink.type).without_spark().check_fields(opened, sink)
+            kind_of(sink.type).make_admin().check_fields(opened, sink)
     return file
 
 
@@ -101,6 +102,37 @@ def _check_by_java(path: Path, regexes: list[str]) -> None:
         )
     for number, why in (refused or {}).items():
         raise WrongUse(f"scheme.patterns.{number}.regex: Java cannot read it: {why}")
+
+
+def try_(
+    stream: Annotated[str, typer.Argument(help="a stream file, or the name of a stream")],
+    *,
+    messages: Annotated[
+        Path, typer.Option(help="a file with a message in each line, or a folder with a message in each file")
+    ],
+    limit: Annotated[int, typer.Option(min=1, help="show at most this many rows")] = 20,
+    as_json: Json = False,
+) -> None:
+    """What a stream makes of messages in files: its rows, and its dead letters with their reasons.
+
+    For a stream file under test, in an editor or in CI. It asks neither Kafka nor the ledger, and writes to no sink: Spark
+    runs on this machine. Scheme, checks, transform and functions work as in a window.
+
+    Example: tidemark streams try dags/streams/orders.yaml --messages samples.txt
+    """
+    path = stream_lookup.file_of(stream)
+    found = samples.tried(load(path).stream, path, messages)
+    if as_json:
+        data(found, as_json=True)
+        return
+    fields = found["fields"]
+    rows = [[row["message"], *(row["fields"].get(name) for name in fields)] for row in found["rows"][:limit]]
+    if rows:
+        data(found, as_json=False, rows=rows, columns=("message", *fields))
+    if dead := [[one["message"], one["reason"], one.get("detail")] for one in found["dead_letters"][:limit]]:
+        data(found, as_json=False, rows=dead, columns=("dead letter", "reason", "detail"))
+    counted = number_of(len(found["rows"]), "row"), number_of(len(found["dead_letters"]), "dead letter")
+    line(f"{number_of(found['messages'], 'message')}: {', '.join(counted)}, {len(found['skipped'])} skipped")
 
 
 def schema() -> None:

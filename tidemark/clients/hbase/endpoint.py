@@ -1,4 +1,4 @@
-"""Where HBase's Thrift gateways are."""
+"""Where HBase's Thrift gateways are, and the error for a table that HBase does not have: without HBase's client."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ _NO_HBASE_TLS = (
     "The clients of HBase's Thrift gateways speak no TLS here: put a gateway on each host, listening on loopback, or a "
     "tunnel that does it, as stunnel, and name its near end."
 )
+
+
+class TableMissing(Exception):
+    """Raised when HBase has no table of this name."""
 
 
 @dataclass(frozen=True)

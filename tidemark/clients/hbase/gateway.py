@@ -23,7 +23,7 @@ from thriftpy2.protocol.cybin import ProtocolError  # type: ignore[attr-defined]
 from thriftpy2.thrift import TApplicationException, TException
 from thriftpy2.transport import TTransportException
 
-from tidemark.clients.hbase.endpoint import HBaseEndpoint
+from tidemark.clients.hbase.endpoint import HBaseEndpoint, TableMissing
 from tidemark.clients.hbase.paging import PageSize
 from tidemark.clients.hbase.thrift import AlreadyExists, Connection, HBaseIOError, IllegalArgument
 from tidemark.errors import AnotherServer, Unreachable
@@ -44,10 +44,6 @@ PATIENCE_SECONDS = 60.0
 
 # The errors when the gateway or its HBase is away or slow. All of them leave a write in doubt.
 TROUBLE = (HBaseIOError, TTransportException, TException, OSError, EOFError)
-
-
-class TableMissing(Exception):
-    """Raised when HBase has no table of this name."""
 
 
 # Mistakes in the call, which no retry mends.
@@ -130,52 +126,28 @@ class Gateway:
         `pages` is for many scans of rows of one kind: each begins with pages as large as the last one's. `options`: those
         of happybase's scan. Raises Unreachable, and TableMissing.
         """
-
-        def page(connection: Any, start: bytes, rows: int) -> list[tuple[bytes, dict[bytes, Any]]]:
-            return list(
-                connection.table(table).scan(row_start=start, row_stop=stop, limit=rows, batch_size=rows, **options)
-            )
-
-        def weight(row: tuple[bytes, dict[bytes, Any]]) -> int:
-            # With its timestamp, a value comes as a pair.
-            return sum(len(value[0] if type(value) is tuple else value) for value in row[1].values())
-
-        return self._paged(table, start, page, weight, lambda row: row[0], pages)
-
-    def _paged(
-        self,
-        table: str,
-        start: bytes,
-        page: Callable[[Any, bytes, int], list[T]],
-        weight: Callable[[T], int],
-        key: Callable[[T], bytes],
-        pages: PageSize | None,
-    ) -> Iterator[T]:
-        """The rows of a scan. `page` asks a connection for a number of rows, `weight` gives a row's bytes.
-
-        Each page has its own scanner: one held while the caller works on a page would lose its lease.
-        """
         size = pages or PageSize()
         size.begin()
 
-        def next_page(connection: Any) -> tuple[list[T], bool]:
-            rows = size.rows
+        # Each page has its own scanner: one held while the caller works on a page would lose its lease.
+        def next_page(connection: Any) -> tuple[list[tuple[bytes, dict[bytes, Any]]], bool]:
+            rows, there = size.rows, connection.table(table)
             try:
-                page_rows = page(connection, start, rows)
+                page = list(there.scan(row_start=start, row_stop=stop, limit=rows, batch_size=rows, **options))
             except TROUBLE:
                 size.failed()
                 raise
-            return page_rows, len(page_rows) < rows
+            return page, len(page) < rows
 
         while True:
             batch, last = self._repeated(f"scan {table}", next_page)
             if batch:
-                size.read(map(weight, batch))
+                size.read(map(_weight, batch))
             # The caller may work on another scan with these pages, behind any row.
             yield from batch
             if last:
                 return
-            start = key(batch[-1]) + b"\x00"
+            start = batch[-1][0] + b"\x00"
 
     def last_rows(
         self, table: str, start: bytes, stop: bytes, limit: int, **options: Any
@@ -301,3 +273,8 @@ def reason(problem: BaseException) -> str:
     if isinstance(text, bytes):
         text = text.decode(errors="replace")
     return str(text).strip().splitlines()[0]
+
+
+def _weight(row: tuple[bytes, dict[bytes, Any]]) -> int:
+    # With its timestamp, a value comes as a pair.
+    return sum(len(value[0] if type(value) is tuple else value) for value in row[1].values())

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-# The size that an answer should have. Rows of some hundred bytes come in pages of `_MOST`, so round trips cost little.
+# The size that an answer should have. Rows of some hundred bytes come in pages of `_MAX`, so round trips cost little.
 PAGE_BYTES = 4 << 20
-_FIRST, _MOST, _GROWTH = 8, 2_000, 8
+_FIRST, _MAX, _GROWTH = 8, 2_000, 8
 # The most rows of the first page of a scan that goes on with the size of another one.
-_MOST_FIRST = 512
+_MAX_FIRST = 512
 
 
 class PageSize:
@@ -25,14 +25,14 @@ class PageSize:
 
     def begin(self) -> None:
         """Note that a scan begins. Its rows may be larger than those of the scan before."""
-        self.rows = min(self.rows, _MOST_FIRST)
+        self.rows = min(self.rows, _MAX_FIRST)
 
     def read(self, weights: Iterable[int]) -> None:
         """Note a page that has come; `weights`: the bytes of each of its rows."""
         each = list(weights)
         fitting = PAGE_BYTES * len(each) // max(1, sum(each))
         # Upwards in small steps: the next rows may be larger.
-        self.rows = max(1, min(fitting, self.rows * _GROWTH, _MOST))
+        self.rows = max(1, min(fitting, self.rows * _GROWTH, _MAX))
 
     def failed(self) -> None:
         """Note that no page has come, perhaps because the page was too large."""

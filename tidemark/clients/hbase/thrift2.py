@@ -1,11 +1,10 @@
-"""HBase's Thrift 2 interface. Every cell of a write has its own timestamp, and a table can be created with its regions.
+"""HBase's Thrift 2 interface, with which a table can be created with its regions.
 
 `hbase2.thrift` is HBase 2.6's own file, from the hbase-thrift jar.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.resources import as_file, files
 from typing import Any
 
@@ -15,7 +14,6 @@ from thriftpy2.rpc import make_client
 from tidemark.clients.connections import Connections
 from tidemark.clients.hbase.endpoint import hbase2_endpoint
 from tidemark.clients.hbase.gateway import MISTAKE, TIMEOUT_MS, Gateway
-from tidemark.clients.hbase.paging import PageSize
 
 # On a cluster's executors, this package is inside an archive.
 with as_file(files("tidemark.clients.hbase") / "hbase2.thrift") as _file:
@@ -47,20 +45,6 @@ class Gateway2(Gateway):
     @staticmethod
     def _dial(host: str, port: int, timeout_ms: int) -> _Connection:
         return _Connection(make_client(thrift.THBaseService, host, port, timeout=timeout_ms))
-
-    def scan(
-        self, table: str, start: bytes, stop: bytes | None, pages: PageSize | None = None, **options: Any
-    ) -> Iterator[Any]:
-        """Scan as `Gateway.scan`, with TResults as rows. `options`: those of a TScan."""
-
-        def page(connection: Any, start: bytes, rows: int) -> list[Any]:
-            scan = thrift.TScan(startRow=start, stopRow=stop, caching=rows, **options)
-            return list(connection.client.getScannerResults(table.encode(), scan, rows))
-
-        def weight(row: Any) -> int:
-            return sum(len(cell.value) for cell in row.columnValues)
-
-        return self._paged(table, start, page, weight, lambda row: row.row, pages)
 
 
 def gateway2(connections: Connections, name: str, timeout_ms: int = TIMEOUT_MS) -> Gateway2:

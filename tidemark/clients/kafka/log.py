@@ -286,15 +286,13 @@ class KafkaLog:
             )
         return part
 
-    def messages(
-        self, ranges: RangeSet, isolation: str = READ_UNCOMMITTED
-    ) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
+    def messages(self, ranges: RangeSet) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
         """The offset and the key of every message in some ranges, range by range.
 
-        Includes aborted transactions by default. Kafka must hold the ranges. Raises Unreachable, and NotAuthorized for
+        Includes aborted transactions. Kafka must hold the ranges. Raises Unreachable, and NotAuthorized for
         a topic that we may not read.
         """
-        with consumer_of(self.endpoint, isolation) as consumer:
+        with consumer_of(self.endpoint, READ_UNCOMMITTED) as consumer:
             for range_ in ranges:
                 with reads_topic(self.endpoint, range_.partition.topic):
                     at = KafkaTopicPartition(range_.partition.topic, range_.partition.partition)

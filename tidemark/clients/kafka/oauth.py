@@ -20,7 +20,7 @@ from tidemark.clients.kafka.endpoint import TokenLogin
 _SHARE = 0.8
 _TIMEOUT_SECONDS = 10.0
 # A larger answer is no token.
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
 
@@ -69,7 +69,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
                 body = b""
                 for piece in answer.iter_bytes():
                     body += piece
-                    if len(body) > _MOST_BYTES:
+                    if len(body) > _MAX_BYTES:
                         raise self._failed("answered with more than a token")
         except httpx.HTTPError as problem:
             said = self._said(f"did not answer: {type(problem).__name__}: {problem}")

@@ -43,7 +43,7 @@ class RetentionSettings:
 
 
 @dataclass(frozen=True)
-class Moment:
+class PartitionSnapshot:
     """A partition at a time (ms since 1970): where its log began and ended, and the next offset to read."""
 
     at: int
@@ -59,8 +59,8 @@ class SeenPartition:
     `before`: an earlier moment. `timestamp`: of the first message at or after the position. `size`: of the log, in bytes.
     """
 
-    now: Moment
-    before: Moment | None = None
+    now: PartitionSnapshot
+    before: PartitionSnapshot | None = None
     settings: RetentionSettings | None = None
     timestamp: int | None = None
     size: int | None = None
@@ -105,14 +105,14 @@ def forecast_cell(forecast: Forecast) -> str:
     return f"{forecast.state.value}: {in_words(forecast.in_ms)} ({forecast.reason})"
 
 
-def headroom(partition: str, now: Moment, forecast: Forecast) -> str | None:
+def headroom(partition: str, now: PartitionSnapshot, forecast: Forecast) -> str | None:
     """How long the next unread offset is safe, as a sentence; None where no time is known."""
     if forecast.in_ms is None or forecast.state == RetentionState.LOST:
         return None
     return f"{partition}: offset {now.position}, the next unread one, may be deleted in {in_words(forecast.in_ms)}"
 
 
-def alarm(partition: str, now: Moment, forecast: Forecast) -> str | None:
+def alarm(partition: str, now: PartitionSnapshot, forecast: Forecast) -> str | None:
     """The warning for a partition's forecast; None when there is nothing to do."""
     if forecast.state == RetentionState.LOST:
         return f"{partition}@{now.position}-{now.start}: Kafka has deleted it before it was read"

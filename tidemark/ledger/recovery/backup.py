@@ -27,17 +27,17 @@ import msgspec
 from msgspec import Struct, structs
 
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import REGISTER, Book, head_key, record_key
 from tidemark.ledger.closed_lanes import ClosedLanes, page_key
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.forgetting import forgetful
+from tidemark.ledger.ledger import REGISTER, Ledger, head_key, record_key
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import FORMAT, INGEST, Head, LaneState, Register, next_offsets
 from tidemark.ledger.register import change, check_clock, latest_clock, new_token, open_lanes
 from tidemark.ledger.selections import values_of
 from tidemark.ledger.sink_values import RESERVED
-from tidemark.ledger.stores.contract import Key, LedgerStore, ShowsOffsets
-from tidemark.ledger.stores.doubt import NotMine, swap_surely
+from tidemark.ledger.stores.contract import Key, LedgerStore, SupportsOffsetLayouts
+from tidemark.ledger.stores.doubt import CompareAndSetFailed, swap_surely
 from tidemark.offsets.times import in_utc
 
 # Values that say how runs are doing, what windows cover together, which is made again of them, and the marks of settled
@@ -84,24 +84,24 @@ class Summary:
     lanes: Mapping[str, int]
 
 
-def back_up(book: Book, path: Path) -> Summary:
+def back_up(ledger: Ledger, path: Path) -> Summary:
     """Write the ledger to a new file (lines of JSON, with gzip). Runs may go on meanwhile.
 
     Raises WrongUse when the file exists or cannot be written, or when the stream has no ledger yet.
     """
-    stored = book.register()
+    stored = ledger.register()
     if stored is None:
-        raise WrongUse(f"{book.stream} has no ledger yet: nothing to back up")
-    return write(book, path, _state(book), final=stored[1].retired is not None)
+        raise WrongUse(f"{ledger.stream} has no ledger yet: nothing to back up")
+    return write(ledger, path, _state(ledger), final=stored[1].retired is not None)
 
 
-def write(book: Book, path: Path, values: Iterable[tuple[Key, bytes]], *, final: bool = False) -> Summary:
+def write(ledger: Ledger, path: Path, values: Iterable[tuple[Key, bytes]], *, final: bool = False) -> Summary:
     """Write these values of a ledger to a new file. Raises WrongUse when the file exists or cannot be written."""
     check_new(path)
     part = path.with_name(f"{path.name}.part")
     try:
         with part.open("wb") as file:
-            summary = _write(book, file, values, final=final)
+            summary = _write(ledger, file, values, final=final)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
@@ -119,27 +119,27 @@ def check_new(path: Path) -> None:
         raise WrongUse(f"{path} exists already; name a new file")
 
 
-def retire(book: Book, reason: str) -> None:
+def retire(ledger: Ledger, reason: str) -> None:
     """End the use of this ledger for good, so that the next backup is final. Repeatable.
 
     No run draws a generation from a retired ledger. An attempt that is at work loses its window: it commits before this
     call ends, or never.
     """
     register = change(
-        book, lambda register: register if register.retired else structs.replace(register, retired=reason)
+        ledger, lambda register: register if register.retired else structs.replace(register, retired=reason)
     )
     for lane in register.lanes:
-        while (stored := book.head(lane)) is not None:
+        while (stored := ledger.head(lane)) is not None:
             # Whatever a run expected to find in the head, it is gone now.
             anew = encode(_anew(stored.head))
-            with suppress(NotMine):
-                swap_surely(book.store, head_key(lane), stored.bytes, anew, anew.__eq__)
+            with suppress(CompareAndSetFailed):
+                swap_surely(ledger.store, head_key(lane), stored.bytes, anew, anew.__eq__)
                 break
 
 
-def restorable(book: Book, path: Path) -> Summary:
+def restorable(ledger: Ledger, path: Path) -> Summary:
     """The contents of a backup, after every check that `restore` makes. Writes nothing, and raises the same errors."""
-    begin, values = _to_restore(book, path), 0
+    begin, values = _to_restore(ledger, path), 0
     lanes = {}
     for key, value in _values(path):
         values += 1
@@ -148,16 +148,16 @@ def restorable(book: Book, path: Path) -> Summary:
     return Summary(begin.at, values, lanes)
 
 
-def restore(book: Book, path: Path) -> Summary:
+def restore(ledger: Ledger, path: Path) -> Summary:
     """Write a backup into an empty ledger. Repeating it finishes one that was cut off.
 
     Raises WrongUse when the file is not a whole backup of this stream, or when the ledger holds anything else; TooLarge
     when a value does not fit into this kind of ledger; ClockAhead when this machine's clock is far ahead of the server's. Then
     nothing was written.
     """
-    begin = _to_restore(book, path)
-    book.store.prepare()
-    check_clock(book)
+    begin = _to_restore(ledger, path)
+    ledger.store.prepare()
+    check_clock(ledger)
     register: Register | None = None
     heads: dict[str, Head] = {}
     there: set[str] = set()
@@ -168,41 +168,41 @@ def restore(book: Book, path: Path) -> Summary:
             register = decode(value, Register, str(path))
         elif key[0] == "head":
             head = heads[key[1]] = decode(value, Head, str(path))
-            _restore_head(book, head)
+            _restore_head(ledger, head)
         elif not _is_last(heads, key):
-            _put(book, key, value)
-        elif _has_record(book, heads[key[1]]):
+            _put(ledger, key, value)
+        elif _has_record(ledger, heads[key[1]]):
             # Byte by byte: the window that follows names its digest.
             there.add(key[1])
-            _put(book, key, value)
+            _put(ledger, key, value)
     for lane, head in heads.items():
-        if lane not in there and head.last is not None and _has_record(book, head):
-            _put(book, record_key(lane, head.seq), encode(head.last))
+        if lane not in there and head.last is not None and _has_record(ledger, head):
+            _put(ledger, record_key(lane, head.seq), encode(head.last))
     assert register is not None  # noqa: S101 - `_checked` has seen it
     forgotten = forgetful(
         register,
         newest=max((register.generation, *map(_generation, heads.values()))),
         since=begin.at,
-        now=latest_clock(book),
+        now=latest_clock(ledger),
         why=f"restored from a backup of {in_utc(begin.at)}",
     )
-    _put(book, REGISTER, encode(structs.replace(forgotten, token=new_token(), retired=None)))
+    _put(ledger, REGISTER, encode(structs.replace(forgotten, token=new_token(), retired=None)))
     if INGEST in heads:
         # The last commit before the backup has shown them, in another place or before later ones.
         offsets = next_offsets(heads[INGEST].positions)
-        if isinstance(book.store, ShowsOffsets):
-            book.store.show(offsets)
-        book.publish(book.clock(), offsets)
+        if isinstance(ledger.store, SupportsOffsetLayouts):
+            ledger.store.show(offsets)
+        ledger.publish(ledger.clock(), offsets)
     # A lane that was being closed beside the backup is closed now.
-    open_lanes(book)
+    open_lanes(ledger)
     return Summary(begin.at, values, {lane: head.seq for lane, head in heads.items()})
 
 
-def _to_restore(book: Book, path: Path) -> _Begin:
-    begin = _checked(book, path)
-    if book.register() is not None:
+def _to_restore(ledger: Ledger, path: Path) -> _Begin:
+    begin = _checked(ledger, path)
+    if ledger.register() is not None:
         raise WrongUse(
-            f"{book.stream} has a ledger here already, and a restoration replaces nothing. Name another table or path "
+            f"{ledger.stream} has a ledger here already, and a restoration replaces nothing. Name another table or path "
             "in the stream file's ledger"
         )
     return begin
@@ -211,9 +211,9 @@ def _to_restore(book: Book, path: Path) -> _Begin:
 # writing
 
 
-def _write(book: Book, file: BinaryIO, state: Iterable[tuple[Key, bytes]], *, final: bool) -> Summary:
+def _write(ledger: Ledger, file: BinaryIO, state: Iterable[tuple[Key, bytes]], *, final: bool) -> Summary:
     digest, values, lanes = hashlib.sha256(), 0, {}
-    at = book.clock()
+    at = ledger.clock()
     # Without a time and a name in the file's header: the same ledger gives the same bytes.
     with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
 
@@ -222,7 +222,7 @@ def _write(book: Book, file: BinaryIO, state: Iterable[tuple[Key, bytes]], *, fi
             packed.write(text)
             digest.update(text)
 
-        line(_Begin(stream=book.stream, at=at, final=final))
+        line(_Begin(stream=ledger.stream, at=at, final=final))
         for key, value in state:
             values += 1
             line(_Value(key, value))
@@ -232,25 +232,25 @@ def _write(book: Book, file: BinaryIO, state: Iterable[tuple[Key, bytes]], *, fi
     return Summary(at, values, lanes)
 
 
-def _state(book: Book) -> Iterator[tuple[Key, bytes]]:
+def _state(ledger: Ledger) -> Iterator[tuple[Key, bytes]]:
     """The keys and values of one state; the module's docstring says in which order, and why."""
-    store = book.store
+    store = ledger.store
     yield from sink_values(store)
-    register, pages, heads = _lanes(book)
+    register, pages, heads = _lanes(ledger)
     yield REGISTER, register
     yield from pages.items()
     yield from ((head_key(lane), value) for lane, value in heads.items())
-    yield from referred_to(store, {lane: book.head_in(lane, value).head.seq for lane, value in heads.items()})
+    yield from referred_to(store, {lane: ledger.head_in(lane, value).head.seq for lane, value in heads.items()})
 
 
-def _lanes(book: Book) -> tuple[bytes, dict[Key, bytes], dict[str, bytes]]:
+def _lanes(ledger: Ledger) -> tuple[bytes, dict[Key, bytes], dict[str, bytes]]:
     """The register, the pages of closed lanes, and the heads of the lanes that these name.
 
     A run that accepts a recreated topic changes the register, and then a head. Heads may then name topics that the
     register does not have, so everything is read again.
     """
-    store = book.store
-    stored = _register(book)
+    store = ledger.store
+    stored = _register(ledger)
     while True:
         known = set(stored[1].lanes)
         # Further entries of the pages were closed after the register was read.
@@ -259,16 +259,16 @@ def _lanes(book: Book) -> tuple[bytes, dict[Key, bytes], dict[str, bytes]]:
         for key, value in pages.items():
             known |= decode(value, ClosedLanes, "/".join(key)).lanes.keys()
         heads = {key[1]: value for key, value in store.scan(("head",)) if key[1] in known}
-        now = _register(book)
+        now = _register(ledger)
         if now[1].topics == stored[1].topics:
             return stored[0], pages, heads
         stored = now
 
 
-def _register(book: Book) -> tuple[bytes, Register]:
-    stored = book.register()
+def _register(ledger: Ledger) -> tuple[bytes, Register]:
+    stored = ledger.register()
     if stored is None:
-        raise WrongUse(f"the register of {book.stream} was there and is gone: it was lost")
+        raise WrongUse(f"the register of {ledger.stream} was there and is gone: it was lost")
     return stored
 
 
@@ -299,7 +299,7 @@ def _values(path: Path) -> Iterator[tuple[Key, bytes]]:
                 yield value.key, value.value
 
 
-def _checked(book: Book, path: Path) -> _Begin:
+def _checked(ledger: Ledger, path: Path) -> _Begin:
     """Read a backup whole, before anything is written. Raises WrongUse naming the line, TooLarge naming the key."""
     digest, number, has_register = hashlib.sha256(), 0, False
     begin: _Begin | None = None
@@ -310,10 +310,10 @@ def _checked(book: Book, path: Path) -> _Begin:
                 if end is not None:
                     raise WrongUse(f"{path}, line {number + 1}: expected nothing after the line that ends a backup")
                 if number == 0:
-                    begin = _begin(book, path, text)
+                    begin = _begin(ledger, path, text)
                 elif text.startswith(b"["):
                     value = msgspec.json.decode(text, type=_Value)
-                    check_size(book.store, value.value, f"{'/'.join(value.key)} of {path}", "restore it into HBase")
+                    check_size(ledger.store, value.value, f"{'/'.join(value.key)} of {path}", "restore it into HBase")
                     has_register |= value.key == REGISTER
                 else:
                     end = msgspec.json.decode(text, type=_End)
@@ -326,12 +326,12 @@ def _checked(book: Book, path: Path) -> _Begin:
     return begin
 
 
-def _begin(book: Book, path: Path, text: bytes) -> _Begin:
+def _begin(ledger: Ledger, path: Path, text: bytes) -> _Begin:
     begin = msgspec.json.decode(text, type=_Begin)
     if begin.format > FORMAT:
         raise WrongUse(f"{path} has format {begin.format}, and this version knows formats up to {FORMAT}")
-    if begin.stream != book.stream:
-        raise WrongUse(f"{path} is a backup of the stream {begin.stream}, and not of {book.stream}")
+    if begin.stream != ledger.stream:
+        raise WrongUse(f"{path} is a backup of the stream {begin.stream}, and not of {ledger.stream}")
     return begin
 
 
@@ -350,7 +350,7 @@ def _anew(head: Head) -> Head:
     return structs.replace(head, token=new_token(), pending=pending)
 
 
-def _restore_head(book: Book, head: Head) -> None:
+def _restore_head(ledger: Ledger, head: Head) -> None:
     value = encode(_anew(head))
 
     def is_same(stored: bytes) -> bool:
@@ -359,16 +359,16 @@ def _restore_head(book: Book, head: Head) -> None:
             decode(value, Head, head.lane), token=head.token
         )
 
-    _swap(book, head_key(head.lane), value, is_same)
+    _swap(ledger, head_key(head.lane), value, is_same)
 
 
-def _has_record(book: Book, head: Head) -> bool:
+def _has_record(ledger: Ledger, head: Head) -> bool:
     """Whether this kind of ledger has the record of a lane's last window in the history.
 
     Where a commit does not write the record, settling does, before the next window is pinned or the lane is closed.
     Without the record, the next run settles that window once more.
     """
-    return book.store.commits_records or head.pending is not None or head.state == LaneState.CLOSED
+    return ledger.store.commits_records or head.pending is not None or head.state == LaneState.CLOSED
 
 
 def _is_last(heads: Mapping[str, Head], key: Key) -> bool:
@@ -376,15 +376,15 @@ def _is_last(heads: Mapping[str, Head], key: Key) -> bool:
     return key[0] == "history" and key[1] in heads and heads[key[1]].seq == int(key[2])
 
 
-def _put(book: Book, key: Key, value: bytes) -> None:
-    _swap(book, key, value, value.__eq__)
+def _put(ledger: Ledger, key: Key, value: bytes) -> None:
+    _swap(ledger, key, value, value.__eq__)
 
 
-def _swap(book: Book, key: Key, value: bytes, is_mine: Callable[[bytes], bool]) -> None:
+def _swap(ledger: Ledger, key: Key, value: bytes, is_mine: Callable[[bytes], bool]) -> None:
     try:
-        swap_surely(book.store, key, None, value, is_mine)
-    except NotMine:
+        swap_surely(ledger.store, key, None, value, is_mine)
+    except CompareAndSetFailed:
         raise WrongUse(
-            f"{book.stream}/{'/'.join(key)} is there already, with another value than in the backup. It was left as it "
+            f"{ledger.stream}/{'/'.join(key)} is there already, with another value than in the backup. It was left as it "
             "is: name another table or path in the stream file's ledger, and restore there"
         ) from None

@@ -15,10 +15,10 @@ from pathlib import Path
 from msgspec import structs
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, WrongUse
-from tidemark.ledger.book import REGISTER, Book, head_key
 from tidemark.ledger.closed_lanes import ClosedLanes, fill_pages, page_key
 from tidemark.ledger.codec import RESTORE, decode, encode
 from tidemark.ledger.incarnations import still_rising
+from tidemark.ledger.ledger import REGISTER, Ledger, head_key
 from tidemark.ledger.ordering import noted
 from tidemark.ledger.records import (
     INGEST,
@@ -79,19 +79,19 @@ class _Left:
 
 
 @dataclass(frozen=True)
-class Left:
+class RestorableValues:
     """The remains of a ledger: the values of a backup that can be restored, and what was missing, in words."""
 
-    book: Book
+    ledger: Ledger
     values: Callable[[], Iterator[tuple[Key, bytes]]]
     missing: list[str]
 
     def write(self, path: Path) -> Summary:
         """Write it to a new file. Raises WrongUse when the file exists or cannot be written."""
-        return write(self.book, path, self.values())
+        return write(self.ledger, path, self.values())
 
 
-def left_of(book: Book, ledger_id: Callable[[], str], by_order: Callable[[str], bool]) -> Left:
+def left_of(ledger: Ledger, ledger_id: Callable[[], str], by_order: Callable[[str], bool]) -> RestorableValues:
     """The remains of a ledger, completed from its history.
 
     `ledger_id` finds the id of a ledger whose register is lost; the results carry it. `by_order` says whether rows of a type
@@ -99,18 +99,20 @@ def left_of(book: Book, ledger_id: Callable[[], str], by_order: Callable[[str], 
     Raises WrongUse when nothing is left to begin with, or an order is lost by which rows were written. Raises
     LedgerUnreadable for a damaged record of the history.
     """
-    of_sinks_first = list(sink_values(book.store))
-    left = _found(book)
+    of_sinks_first = list(sink_values(ledger.store))
+    left = _found(ledger)
     if not left.chains and not left.heads and left.register is None:
-        raise WrongUse(f"{book.stream} has no history, no heads and no register here: there is nothing to rebuild from")
+        raise WrongUse(
+            f"{ledger.stream} has no history, no heads and no register here: there is nothing to rebuild from"
+        )
     for lane in sorted(left.heads.keys() | left.chains.keys() | left.entries.keys()):
-        _complete(book, left, lane)
+        _complete(ledger, left, lane)
     if left.register is None:
-        _check_order(book, left, by_order)
+        _check_order(ledger, left, by_order)
         left.missing.append(PLACES)
-    register = left.register or _register(book, left, ledger_id())
+    register = left.register or _register(ledger, left, ledger_id())
     closed = {lane: entry for lane, entry in left.entries.items() if entry.state == LaneState.CLOSED}
-    pages = list(fill_pages(book.stream, closed, book.store.max_value_bytes))
+    pages = list(fill_pages(ledger.stream, closed, ledger.store.max_value_bytes))
     register = structs.replace(
         register,
         lanes={lane: entry for lane, entry in left.entries.items() if lane not in closed},
@@ -123,29 +125,29 @@ def left_of(book: Book, ledger_id: Callable[[], str], by_order: Callable[[str], 
         yield REGISTER, encode(register)
         yield from ((page_key(number), encode(page)) for number, page in enumerate(pages))
         yield from ((head_key(lane), encode(head)) for lane, head in sorted(left.heads.items()))
-        yield from referred_to(book.store, {lane: head.seq for lane, head in left.heads.items()})
+        yield from referred_to(ledger.store, {lane: head.seq for lane, head in left.heads.items()})
 
-    return Left(book, values, left.missing)
+    return RestorableValues(ledger, values, left.missing)
 
 
 def rebuild(
-    book: Book, path: Path, ledger_id: Callable[[], str], by_order: Callable[[str], bool]
+    ledger: Ledger, path: Path, ledger_id: Callable[[], str], by_order: Callable[[str], bool]
 ) -> tuple[Summary, list[str]]:
     """Write what is left of a ledger to a new file, as a backup that can be restored. Also returns what was missing, in words.
 
     Raises what `left_of` and its `write` raise.
     """
-    left = left_of(book, ledger_id, by_order)
+    left = left_of(ledger, ledger_id, by_order)
     return left.write(path), left.missing
 
 
 # what is there
 
 
-def _found(book: Book) -> _Left:
+def _found(ledger: Ledger) -> _Left:
     left = _Left()
     try:
-        register = book.register()
+        register = ledger.register()
         left.register = register[1] if register else None
         if register is None:
             left.missing.append("the register")
@@ -153,22 +155,22 @@ def _found(book: Book) -> _Left:
         left.missing.append(f"the register: {problem}")
     if left.register is not None:
         left.entries.update(left.register.lanes)
-    _read_pages(book, left)
-    for key, stored in book.store.scan(("head",)):
+    _read_pages(ledger, left)
+    for key, stored in ledger.store.scan(("head",)):
         try:
-            left.heads[key[1]] = book.head_in(key[1], stored).head
+            left.heads[key[1]] = ledger.head_in(key[1], stored).head
         except (LedgerUnreadable, LedgerContradiction) as problem:
             left.missing.append(f"the head of {key[1]}: {problem}")
-    for _, record in book.records_with_bytes():
-        _learn(left, book.with_receipt(record))
+    for _, record in ledger.records_with_bytes():
+        _learn(left, ledger.with_receipt(record))
     for head in left.heads.values():
         _learn_of_head(left, head)
     return left
 
 
-def _read_pages(book: Book, left: _Left) -> None:
+def _read_pages(ledger: Ledger, left: _Left) -> None:
     pages = 0
-    for key, stored in book.store.scan(("closed",)):
+    for key, stored in ledger.store.scan(("closed",)):
         pages += 1
         try:
             left.entries.update(decode(stored, ClosedLanes, "/".join(key)).lanes)
@@ -228,7 +230,8 @@ def _learn_topics(left: _Left, lane: str, window: Window) -> None:
 
 def _go_on_with_the_order(known: dict[int, TopicIncarnation], incarnation: int) -> None:
     """Where a log was cut, the topic is the same one: its order goes on to rise where it had begun to."""
-    latest, before = known[incarnation], known.get(incarnation - 1)
+    # No window may have met the incarnation in between.
+    latest, before = known[incarnation], known.get(max((one for one in known if one < incarnation), default=0))
     if before is not None and before.topic_id == latest.topic_id:
         rising = still_rising(before, dict(latest.starts))
         known[incarnation] = structs.replace(latest, partitions=before.partitions, raised=rising)
@@ -262,7 +265,7 @@ def _incarnations(known: Mapping[int, TopicIncarnation]) -> tuple[TopicIncarnati
 # what is made
 
 
-def _complete(book: Book, left: _Left, lane: str) -> None:
+def _complete(ledger: Ledger, left: _Left, lane: str) -> None:
     """Make the head and the entry of a lane if they are missing, and close what cannot go on."""
     entry, head, chain = left.entries.get(lane), left.heads.get(lane), left.chains.get(lane)
     if head is None and entry is not None and entry.state == LaneState.OPENING:
@@ -270,11 +273,11 @@ def _complete(book: Book, left: _Left, lane: str) -> None:
     if head is None or (chain is not None and head.seq < chain.last.seq):
         if chain is None and lane == INGEST:
             raise WrongUse(
-                f"the head of {book.stream}/{INGEST} is lost, and no window of it is in the history: nothing says how far "
+                f"the head of {ledger.stream}/{INGEST} is lost, and no window of it is in the history: nothing says how far "
                 f"it was. {RESTORE}"
             )
         left.missing.append(f"the head of {lane}" if head is None else f"the newest head of {lane}")
-        head = _head(book, lane, entry, chain)
+        head = _head(ledger, lane, entry, chain)
     if entry is None:
         if left.register is not None:
             left.missing.append(f"the entry of {lane} in the register")
@@ -282,21 +285,21 @@ def _complete(book: Book, left: _Left, lane: str) -> None:
         if lane != INGEST and head.state != LaneState.CLOSED:
             head = structs.replace(head, state=LaneState.CLOSED, pending=None, closed_early=CLOSED_BECAUSE)
     if head.state == LaneState.CLOSED and entry.state != LaneState.CLOSED:
-        at = max(book.clock(), head.last.committed_at + 1 if head.last else 0)
+        at = max(ledger.clock(), head.last.committed_at + 1 if head.last else 0)
         entry = structs.replace(
             entry, state=LaneState.CLOSED, closed_at=at, windows=head.seq, closed_early=head.closed_early
         )
     left.entries[lane], left.heads[lane] = entry, head
 
 
-def _head(book: Book, lane: str, entry: LaneEntry | None, chain: _Chain | None) -> Head:
+def _head(ledger: Ledger, lane: str, entry: LaneEntry | None, chain: _Chain | None) -> Head:
     """The head of a lane after its last window in the history. Only the ingest goes on; other lanes are closed."""
     last = chain.last if chain else None
     kind = entry.kind if entry else last.kind if last else None
     assert kind is not None  # noqa: S101 - a lane without a head was found by its entry or in the history
     was_closed = entry is not None and entry.state == LaneState.CLOSED
     return Head(
-        stream=book.stream,
+        stream=ledger.stream,
         lane=lane,
         kind=kind,
         state=LaneState.OPEN if lane == INGEST else LaneState.CLOSED,
@@ -338,7 +341,7 @@ def _starts(window: Window) -> dict[TopicPartition, int]:
     return starts
 
 
-def _check_order(book: Book, left: _Left, by_order: Callable[[str], bool]) -> None:
+def _check_order(ledger: Ledger, left: _Left, by_order: Callable[[str], bool]) -> None:
     """Versions of a lost order lie in a table of newest values: a newer value must not be written below one of them.
 
     The history says between which windows partitions were added, not where the logs ended when a run first saw that. A
@@ -356,9 +359,9 @@ def _check_order(book: Book, left: _Left, by_order: Callable[[str], bool]) -> No
         else:
             continue
         raise WrongUse(
-            f"the register of {book.stream} is lost. It alone knew where the order of the messages changed when {why} {topic}. "
-            f"By that order, the sink {table.name} has written versions ({table.where()}): newer values could be hidden there. "
-            f"{RESTORE}"
+            f"the register of {ledger.stream} is lost. It alone knew where the order of the messages changed when {why} "
+            f"{topic}. By that order, the sink {table.name} has written versions ({table.where()}): newer values could be "
+            f"hidden there. {RESTORE}"
         )
 
 
@@ -366,9 +369,9 @@ def _by_type(place: SinkReceipt) -> str:
     return place.type
 
 
-def _register(book: Book, left: _Left, ledger_id: str) -> Register:
+def _register(ledger: Ledger, left: _Left, ledger_id: str) -> Register:
     return Register(
-        stream=book.stream,
+        stream=ledger.stream,
         ledger=ledger_id,
         generation=left.generation,
         token=new_token(),

@@ -5,48 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
-from tidemark.ledger.book import Book
 from tidemark.ledger.closed_lanes import all_lanes
 from tidemark.ledger.codec import digest, encode
-from tidemark.ledger.covered import KeptCheck
+from tidemark.ledger.covered import SummaryCheck
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import Head, LaneState, Record
 from tidemark.offsets.counting import number_of
 
 
-def verify(book: Book) -> list[str]:
+def verify(ledger: Ledger) -> list[str]:
     """The problems of a stream's ledger, in words; empty when the ledger is whole. Reads all of the history.
 
     Reads the heads first. A window that is committed meanwhile is then in the history, or left for the next check.
     """
-    heads = {lane: stored.head for lane, stored in book.heads().items()}
+    heads = {lane: stored.head for lane, stored in ledger.heads().items()}
     for head in heads.values():
-        book.check_pending(head)
+        ledger.check_pending(head)
     # The next check covers lanes that are opened from now on.
     records = (
         (stored, record)
-        for stored, record in book.records_with_bytes()
-        if record.lane in heads or _is_lost(book, record.lane)
+        for stored, record in ledger.records_with_bytes()
+        if record.lane in heads or _is_lost(ledger, record.lane)
     )
-    kept = KeptCheck(book)
-    problems = _check_history(heads, records, kept, history_has_last=book.store.commits_records)
+    kept = SummaryCheck(ledger)
+    problems = _check_history(heads, records, kept, history_has_last=ledger.store.commits_records)
     problems += kept.problems()
-    lanes = all_lanes(book)
+    lanes = all_lanes(ledger)
     problems += [f"lane {lane} has a head, and the register does not know it" for lane in heads.keys() - lanes.keys()]
     problems += [
         f"lane {name} has no head, and the register says that it is {lane.state.value}"
         for name, lane in lanes.items()
-        if name not in heads and lane.state != LaneState.OPENING and _is_lost(book, name)
+        if name not in heads and lane.state != LaneState.OPENING and _is_lost(ledger, name)
     ]
     return problems
 
 
-def _is_lost(book: Book, lane: str) -> bool:
+def _is_lost(ledger: Ledger, lane: str) -> bool:
     """Whether a lane that had no head a moment ago has none now."""
-    return book.head(lane) is None
+    return ledger.head(lane) is None
 
 
 def _check_history(
-    heads: Mapping[str, Head], records: Iterable[tuple[bytes, Record]], kept: KeptCheck, *, history_has_last: bool
+    heads: Mapping[str, Head], records: Iterable[tuple[bytes, Record]], kept: SummaryCheck, *, history_has_last: bool
 ) -> list[str]:
     """The problems of the history of some lanes, in words. Looks at each record once, and remembers none.
 
@@ -64,7 +64,7 @@ def _check_history(
 
 
 def _check_lane(
-    lane: str, head: Head | None, chain: Iterator[tuple[bytes, Record]], kept: KeptCheck, history_has_last: bool
+    lane: str, head: Head | None, chain: Iterator[tuple[bytes, Record]], kept: SummaryCheck, history_has_last: bool
 ) -> list[str]:
     if head is None:
         return [f"lane {lane} has {number_of(sum(1 for _ in chain), 'window')} in the history, and no head"]

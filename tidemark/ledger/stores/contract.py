@@ -16,7 +16,7 @@ CLOCK_KEY: Key = ("clock",)
 Offsets = dict[str, dict[int, int]]
 
 
-class Anew(int):
+class ResetOffset(int):
     """A next offset in a topic that was recreated, or in a log that was cut: it may be below the one that was shown before."""
 
 
@@ -24,7 +24,7 @@ class Anew(int):
 Leaders = dict[tuple[str, int], tuple[str, int]]
 
 
-class InDoubt(Exception):
+class WriteInDoubt(Exception):
     """A write was sent and no answer came: the server may have applied the write, or may apply it later."""
 
 
@@ -68,7 +68,7 @@ class LedgerStore(Protocol):
         """Put `value` if the present value is exactly `expected` (None if the key has no value).
 
         False means that the value was not `expected` *when the server looked*: a gateway may have repeated a write that
-        had won. Raises InDoubt when no answer came, Unreachable when nothing was sent.
+        had won. Raises WriteInDoubt when no answer came, Unreachable when nothing was sent.
         """
         ...
 
@@ -98,7 +98,7 @@ class LedgerStore(Protocol):
 
 
 @runtime_checkable
-class ShowsOffsets(Protocol):
+class SupportsOffsetLayouts(Protocol):
     """A store whose `commit` shows the ingest's offsets to other tools."""
 
     def show(self, offsets: Offsets) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from tidemark.clients.connections import Connections
-from tidemark.clients.hbase.endpoint import hbase_endpoint
-from tidemark.clients.hbase.gateway import MISTAKE, TROUBLE, Gateway, TableMissing, reason
+from tidemark.clients.hbase.endpoint import TableMissing, hbase_endpoint
+from tidemark.clients.hbase.gateway import MISTAKE, TROUBLE, Gateway, reason
 from tidemark.clients.hbase.tables import FOR_EVER, check_families, ensure_table
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.errors import Unreachable
-from tidemark.ledger.stores.contract import CLOCK_KEY, InDoubt, Key, Offsets
-from tidemark.ledger.stores.kind import Waits
+from tidemark.ledger.stores.contract import CLOCK_KEY, Key, Offsets, WriteInDoubt
+from tidemark.ledger.stores.kind import RequestTimeouts
 from tidemark.ledger.stores.settings import HBaseLedger
 
 _FAMILY = "l"
@@ -24,8 +24,10 @@ _OFFSETS_FAMILY = "offsets"
 _OFFSETS_FAMILIES = {_OFFSETS_FAMILY: {"maxVersions": 1, "timeToLive": 2_592_000}}
 
 
-def open_store(settings: HBaseLedger, stream: str, connections: Connections, waits: Waits | None) -> HBaseLedgerStore:
-    """Open the store by its settings; `LedgerKind` names this function. Raises ConnectionMissing, WrongUse."""
+def open_store(
+    settings: HBaseLedger, stream: str, connections: Connections, waits: RequestTimeouts | None
+) -> HBaseLedgerStore:
+    """Open the store by its settings; `LedgerType` names this function. Raises ConnectionMissing, WrongUse."""
     endpoint = hbase_endpoint(connections(settings.hbase))
     gateway = (
         Gateway(endpoint, timeout_ms=round(waits.question_seconds * 1000), patience=waits.patience_seconds)
@@ -105,7 +107,7 @@ class HBaseLedgerStore:
         except MISTAKE:
             raise
         except TROUBLE as problem:
-            raise InDoubt(f"HBase at {self._gateway.endpoint}: {reason(problem)}") from problem
+            raise WriteInDoubt(f"HBase at {self._gateway.endpoint}: {reason(problem)}") from problem
 
     def commit(
         self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes, offsets: Offsets | None
@@ -156,7 +158,7 @@ class HBaseLedgerStore:
                 write()
 
     def streams(self) -> list[str]:
-        """See `NamesStreams`. Takes one read per stream: each begins behind the rows of the stream before."""
+        """See `SupportsStreamList`. Takes one read per stream: each begins behind the rows of the stream before."""
         keys: list[str] = []
         start = b""
         with suppress(TableMissing):

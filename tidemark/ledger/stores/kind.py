@@ -14,7 +14,7 @@ from tidemark.settings.parts import Part
 
 
 @dataclass(frozen=True)
-class Waits:
+class RequestTimeouts:
     """How long one request to a server may take, and for how long a failed request is retried."""
 
     question_seconds: float
@@ -34,13 +34,23 @@ class LedgerSettings(Part):
     def connection(self) -> str:
         """The connection that the ledger uses."""
 
+    @property
+    def database(self) -> str | None:
+        """The connection of the database that the ledger is in; None for another server."""
+        return None
+
+    @property
+    def database_tables(self) -> frozenset[str]:
+        """The tables there."""
+        return frozenset()
+
     def tables(self) -> Iterable[str]:
         """The tables of HBase that no sink of the stream may write to."""
         return ()
 
 
 @runtime_checkable
-class NamesLeaders(Protocol):
+class SupportsLeaders(Protocol):
     """A store whose layouts for other tools name the leader of each partition."""
 
     def name_leaders(self, leaders: Callable[[Iterable[str]], Leaders]) -> None:
@@ -49,7 +59,7 @@ class NamesLeaders(Protocol):
 
 
 @runtime_checkable
-class NamesStreams(Protocol):
+class SupportsStreamList(Protocol):
     """A store that knows the other streams of its ledger: what these have erased, readers of this stream do not show."""
 
     def streams(self) -> list[str]:
@@ -62,7 +72,7 @@ class NamesStreams(Protocol):
 
 
 @dataclass(frozen=True)
-class LedgerKind:
+class LedgerType:
     """A type of ledger: its settings class, and the `module:function` that opens its store, imported when needed.
 
     The function takes settings, the stream's name, Connections, and Waits. Without Waits, the store waits as suits a job.
@@ -72,6 +82,6 @@ class LedgerKind:
     store: str
 
     def opened(
-        self, settings: LedgerSettings, stream: str, connections: Connections, waits: Waits | None
+        self, settings: LedgerSettings, stream: str, connections: Connections, waits: RequestTimeouts | None
     ) -> LedgerStore:
         return resolve_name(self.store)(settings, stream, connections, waits)  # type: ignore[no-any-return]

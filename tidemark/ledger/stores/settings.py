@@ -25,7 +25,7 @@ class HBaseLedger(LedgerSettings):
 
     server: ClassVar[str] = "HBase"
 
-    type: Annotated[Literal["hbase"], Field(description="May be left out.")] = "hbase"
+    type: Literal["hbase"]
     hbase: ConnectionName = Field(default="hbase_default", description="The connection.")
     table: Table = Field(default="tidemark_ledger", description="The table. Streams may share it.")
     offsets_table: Table | None = Field(
@@ -104,7 +104,7 @@ class SQLLedger(LedgerSettings):
 
     server: ClassVar[str] = "the ledger's database"
 
-    type: Literal["sql"]
+    type: Annotated[Literal["sql"], Field(description="May be left out.")] = "sql"
     sql: ConnectionName = Field(
         default="sql_default", description="The connection, of Airflow's type `postgres`, `mysql` or `sqlite`."
     )
@@ -118,3 +118,11 @@ class SQLLedger(LedgerSettings):
     @property
     def connection(self) -> str:
         return self.sql
+
+    @property
+    def database(self) -> str:
+        return self.sql
+
+    @property
+    def database_tables(self) -> frozenset[str]:
+        return frozenset({self.table} | ({self.offsets_table} if self.offsets_table is not None else set()))

@@ -28,8 +28,8 @@ from tidemark.clients.sql import (
     unanswered,
 )
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.stores.contract import InDoubt, Key, Offsets
-from tidemark.ledger.stores.kind import Waits
+from tidemark.ledger.stores.contract import Key, Offsets, WriteInDoubt
+from tidemark.ledger.stores.kind import RequestTimeouts
 from tidemark.ledger.stores.settings import SQLLedger
 from tidemark.ledger.stores.sql_views import helpers, views
 
@@ -80,10 +80,12 @@ class _Commit(NamedTuple):
     shown: Sequence[_Shown]
 
 
-def open_store(settings: SQLLedger, stream: str, connections: Connections, waits: Waits | None) -> SQLLedgerStore:
-    """Open the store by its settings; `LedgerKind` names this function. Raises ConnectionMissing, PackageMissing, WrongUse."""
+def open_store(
+    settings: SQLLedger, stream: str, connections: Connections, waits: RequestTimeouts | None
+) -> SQLLedgerStore:
+    """Open the store by its settings; `LedgerType` names this function. Raises ConnectionMissing, PackageMissing, WrongUse."""
     url = database(connections(settings.sql))
-    waits = waits or Waits(_QUESTION_SECONDS, _PATIENCE_SECONDS)
+    waits = waits or RequestTimeouts(_QUESTION_SECONDS, _PATIENCE_SECONDS)
     # Says at once what is not installed.
     engine(url, waits.question_seconds)
     return SQLLedgerStore(url, settings.table, stream, settings.offsets_table, waits)
@@ -96,7 +98,9 @@ class SQLLedgerStore:
     max_value_bytes = 3 * 1024 * 1024
     commits_records = True
 
-    def __init__(self, where: Database, table: str, stream: str, offsets_table: str | None, waits: Waits) -> None:
+    def __init__(
+        self, where: Database, table: str, stream: str, offsets_table: str | None, waits: RequestTimeouts
+    ) -> None:
         self._where = where
         self._table = table
         self._stream = stream
@@ -106,7 +110,7 @@ class SQLLedgerStore:
         self._shows = False
 
     def streams(self) -> list[str]:
-        """See `NamesStreams`. Each name takes one search in the table's index."""
+        """See `SupportsStreamList`. Each name takes one search in the table's index."""
         import sqlalchemy as sa
 
         table, keys = self._values(), list[str]()
@@ -339,7 +343,7 @@ class SQLLedgerStore:
         return [table for table in (self._table, self._offsets_table) if table is not None]
 
     def _written(self, write: Callable[[sa.Connection], bool]) -> bool:
-        """Write once. Raises InDoubt when no answer came, Unreachable when nothing was written, IntegrityError."""
+        """Write once. Raises WriteInDoubt when no answer came, Unreachable when nothing was written, IntegrityError."""
         from sqlalchemy.exc import DBAPIError, IntegrityError
 
         deadline = time.monotonic() + self._waits.patience_seconds
@@ -358,7 +362,7 @@ class SQLLedgerStore:
             except DBAPIError as problem:
                 check(self._where, problem, self._tables)
                 if not taken_back(self._where, problem):
-                    raise InDoubt(f"{self._where}: {describe_problem(problem)}") from problem
+                    raise WriteInDoubt(f"{self._where}: {describe_problem(problem)}") from problem
                 if time.monotonic() > deadline:
                     raise unanswered(self._where, problem) from problem
             # The end of the connection has taken back what a transaction had done before.

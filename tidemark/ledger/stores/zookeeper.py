@@ -25,8 +25,8 @@ from kazoo.security import make_acl
 from tidemark.clients.connections import Connections
 from tidemark.clients.zookeeper import TROUBLE, ZooKeeper, reason, zookeeper_endpoint
 from tidemark.errors import LedgerContradiction, TidemarkError, TooLarge, WrongUse
-from tidemark.ledger.stores.contract import CLOCK_KEY, Anew, InDoubt, Key, Leaders, Offsets
-from tidemark.ledger.stores.kind import Waits
+from tidemark.ledger.stores.contract import CLOCK_KEY, Key, Leaders, Offsets, ResetOffset, WriteInDoubt
+from tidemark.ledger.stores.kind import RequestTimeouts
 from tidemark.ledger.stores.settings import ZooKeeperLedger
 
 log = logging.getLogger(__name__)
@@ -88,9 +88,9 @@ class OffsetLayouts:
 
 
 def open_store(
-    settings: ZooKeeperLedger, stream: str, connections: Connections, waits: Waits | None
+    settings: ZooKeeperLedger, stream: str, connections: Connections, waits: RequestTimeouts | None
 ) -> ZooKeeperLedgerStore:
-    """Open the store by its settings; `LedgerKind` names this function. Raises ConnectionMissing, WrongUse."""
+    """Open the store by its settings; `LedgerType` names this function. Raises ConnectionMissing, WrongUse."""
     endpoint = zookeeper_endpoint(connections(settings.zookeeper))
     zookeeper = (
         ZooKeeper(endpoint, timeout_seconds=waits.question_seconds, patience=waits.patience_seconds)
@@ -177,7 +177,7 @@ class ZooKeeperLedgerStore:
         placed = list(self._layouts.placed(offsets, self._leaders_of(offsets))) if offsets else []
         nodes = {node: text for node, text, _ in placed}
         # Of another incarnation of the topic: what was shown of the one before says nothing.
-        anew = {node for node, _, offset in placed if isinstance(offset, Anew)}
+        anew = {node for node, _, offset in placed if isinstance(offset, ResetOffset)}
         _check_request(path, [len(value), len(history) + len(recorded), *(len(p) + len(v) for p, v in nodes.items())])
         known = self._known(nodes)
         self._make_folder(_parent(history))
@@ -198,7 +198,7 @@ class ZooKeeperLedgerStore:
         try:
             results: Sequence[Any] = self._zookeeper.once(transaction)
         except TROUBLE as problem:
-            raise InDoubt(f"ZooKeeper at {self._zookeeper.endpoint}: {reason(problem)}") from problem
+            raise WriteInDoubt(f"ZooKeeper at {self._zookeeper.endpoint}: {reason(problem)}") from problem
         return _won((path, history, *nodes), results)
 
     def put(self, key: Key, value: bytes) -> None:
@@ -209,7 +209,7 @@ class ZooKeeperLedgerStore:
                 self._zookeeper.repeated("write", lambda client: client.set_async(path, value))
                 return
             except NoNodeError:
-                with suppress(InDoubt):
+                with suppress(WriteInDoubt):
                     if self._create(path, value):
                         return
 
@@ -263,7 +263,7 @@ class ZooKeeperLedgerStore:
         except (BadVersionError, NodeExistsError):
             return False
         except TROUBLE as problem:
-            raise InDoubt(f"ZooKeeper at {self._zookeeper.endpoint}: {reason(problem)}") from problem
+            raise WriteInDoubt(f"ZooKeeper at {self._zookeeper.endpoint}: {reason(problem)}") from problem
         return True
 
     def _below(self, path: str, *, descending: bool, at_once: int = _READ_AT_ONCE) -> Iterator[tuple[Key, bytes]]:

@@ -3,7 +3,7 @@ import { address, button, cell, coordinateOf, copyable, counted, element, groupe
 import { plan } from "./plan.js";
 
 // So many offsets of a kind are named one by one.
-const MOST_NAMED = 20n;
+const MAX_NAMED = 20n;
 const NAMES = { blocks: "blocks that differ" };
 let stream = "";
 const WRONG = new Set(["missing", "different", "extra", "twice", "blocks"]);
@@ -53,7 +53,7 @@ function findings(found) {
     made.push(element("h3", `${title}: ${grouped(number)}`), listOf(entries, number, named));
   };
   // Of a lost file, thousands of offsets are a few ranges; a few are all named below.
-  if (found.ranges?.length && BigInt(found.offsets) > MOST_NAMED) made.push(element("h3", `offsets that a repair would read: ${grouped(found.offsets)}`), listOf(found.ranges.map(linked), found.ranges.length + found.more_ranges, found.ranges.length));
+  if (found.ranges?.length && BigInt(found.offsets) > MAX_NAMED) made.push(element("h3", `offsets that a repair would read: ${grouped(found.offsets)}`), listOf(found.ranges.map(linked), found.ranges.length + found.more_ranges, found.ranges.length));
   for (const one of found.places) {
     for (const [kind, coordinates] of Object.entries(one.at)) {
       part(`${kind} in ${one.name}`, coordinates.map(linked), one.counts[kind], one.named[kind]);

@@ -14,9 +14,9 @@ const COUNT = 50;
 const NAMES = ["kind", "sink", "where", "window", "since", "until", "filter"];
 const WHAT = { messages: "message", "dead-letters": "dead letter", results: "row" };
 // Of a value, so much stands in its line.
-const MOST_LINE = 140;
+const MAX_LINE = 140;
 // A key as short as this stays in one line.
-const MOST_KEY = 24;
+const MAX_KEY = 24;
 const ENDED = {
   time: "it has looked long enough for one question", messages: "it has looked at enough messages for one question",
   bytes: "it has read enough bytes for one question",
@@ -43,8 +43,8 @@ function short(found) {
   if (found === null) return element("span", "none", "quiet");
   if (found.text === undefined) return element("span", `${counted(found.bytes, "byte")}, masked`, "quiet");
   const all = text(found);
-  const line = all.slice(0, MOST_LINE).replaceAll("\n", " ");
-  return element("code", all.length > MOST_LINE ? `${line} …` : line || "(empty)");
+  const line = all.slice(0, MAX_LINE).replaceAll("\n", " ");
+  return element("code", all.length > MAX_LINE ? `${line} …` : line || "(empty)");
 }
 
 // The value in one line, which opens to all that is known of the message.
@@ -73,7 +73,7 @@ function rowOf(line) {
   const all = pairs.map(([name, found]) => `${name}=${said(found)}`).join("  ");
   const made = element("details");
   const summary = element("summary");
-  summary.append(element("code", all.length > MOST_LINE ? `${all.slice(0, MOST_LINE)} …` : all || "(no fields)"));
+  summary.append(element("code", all.length > MAX_LINE ? `${all.slice(0, MAX_LINE)} …` : all || "(no fields)"));
   if (line.deleted) summary.append(" ", element("b", "deleted", "busy"));
   made.append(summary);
   made.addEventListener("toggle", () => {
@@ -87,7 +87,7 @@ function row(tr, line) {
   cell(tr, picking(record, picked, showPicked), "pick");
   cell(tr, copyable(line.coordinate, link(line.coordinate, withQuery(address("streams", stream, "messages"), messageOf(line.coordinate)))), "topic");
   cell(tr, time(line.timestamp), "time");
-  cell(tr, short(line.key), line.key?.text?.length <= MOST_KEY ? "key-cell whole" : "key-cell");
+  cell(tr, short(line.key), line.key?.text?.length <= MAX_KEY ? "key-cell whole" : "key-cell");
   cell(tr, valueOf(line), "value-cell");
   const letter = cell(tr, "", "letters");
   if (page.kind === "dead-letters") {

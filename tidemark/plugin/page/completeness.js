@@ -9,7 +9,7 @@ import { plan } from "./plan.js";
 
 const DAYS = 7;
 const HOUR_MS = 3600000;
-const MOST_PARTITIONS = 200;
+const MAX_PARTITIONS = 200;
 const stream = streamOfAddress();
 const WORDS = {
   complete: { sign: "✓", kind: "complete", means: "complete" },
@@ -220,9 +220,9 @@ function showWhole(found) {
   // What is to be looked at first: what is not complete, then what came late.
   const order = (one) => (one.complete ? (one.late.most ? 1 : 2) : 0);
   const sorted = [...found.partitions].sort((one, other) => order(one) - order(other));
-  fill(place("partitions"), sorted.slice(0, MOST_PARTITIONS), partitionRow, "The stream has no partition yet");
+  fill(place("partitions"), sorted.slice(0, MAX_PARTITIONS), partitionRow, "The stream has no partition yet");
   meanings(found);
-  say(place("more"), sorted.length > MOST_PARTITIONS ? `Of ${counted(sorted.length, "partition")}, the first ${MOST_PARTITIONS} are shown; tidemark complete shows all.` : "");
+  say(place("more"), sorted.length > MAX_PARTITIONS ? `Of ${counted(sorted.length, "partition")}, the first ${MAX_PARTITIONS} are shown; tidemark complete shows all.` : "");
 }
 
 async function showHour(hour) {

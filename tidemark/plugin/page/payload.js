@@ -3,9 +3,9 @@
 import { counted, element, isOne } from "./shared.js";
 
 // A text as short as this stands beside its name. Its bytes in hexadecimal would say no more.
-const MOST_INLINE = 60;
+const MAX_INLINE = 60;
 // JSON that is deeper than this is not indented any further.
-const MOST_DEEP = 40;
+const MAX_DEEP = 40;
 
 const size = (bytes) => counted(bytes, "byte");
 
@@ -14,7 +14,7 @@ function inline(found) {
   if (found === null) return element("span", "none", "quiet");
   if (found.bytes === 0) return element("span", "empty", "quiet");
   if (found.text === undefined) return element("span", `${size(found.bytes)}, masked`, "quiet");
-  const short = found.utf8 && !found.more && found.bytes <= MOST_INLINE && !found.text.includes("\n");
+  const short = found.utf8 && !found.more && found.bytes <= MAX_INLINE && !found.text.includes("\n");
   return short ? element("code", found.text) : null;
 }
 
@@ -27,7 +27,7 @@ function indented(found) {
   } catch {
     return null;
   }
-  const line = (deep) => `\n${"  ".repeat(Math.min(deep, MOST_DEEP))}`;
+  const line = (deep) => `\n${"  ".repeat(Math.min(deep, MAX_DEEP))}`;
   let deep = 0;
   const drawn = text.match(/"(?:[^"\\]|\\.)*"|\[\s*\]|\{\s*\}|[[\]{},:]|[^\s[\]{},:"]+/g).map((part) => {
     if (part === "{" || part === "[") return part + line(deep += 1);
@@ -92,12 +92,12 @@ export function fields(pairs) {
 }
 
 // How many characters of a text of any size stand in a sentence.
-const MOST_CUT = 1000;
+const MAX_CUT = 1000;
 
 // A text from others that the server has left as it is: control characters and marks of direction by their numbers, and cut.
 export function cut(text) {
-  const shown = [...text.slice(0, MOST_CUT)].map((one) => (/[\p{C}\p{Zl}\p{Zp}]/u.test(one) && one !== "\n" && one !== "\t" ? number(one) : one)).join("");
-  return text.length > MOST_CUT ? `${shown} … and ${counted(text.length - MOST_CUT, "more character")}` : shown;
+  const shown = [...text.slice(0, MAX_CUT)].map((one) => (/[\p{C}\p{Zl}\p{Zp}]/u.test(one) && one !== "\n" && one !== "\t" ? number(one) : one)).join("");
+  return text.length > MAX_CUT ? `${shown} … and ${counted(text.length - MAX_CUT, "more character")}` : shown;
 }
 
 function number(character) {

@@ -17,7 +17,7 @@ const LABELS = {
 
 // Where the planner finds what has no room in an address.
 export const STORED = "tidemark-plan";
-const MOST_ADDRESS = 4000;
+const MAX_ADDRESS = 4000;
 
 // Of a run in Airflow.
 const ENDED = ["success", "failed"];
@@ -27,7 +27,7 @@ export const dagOf = (stream, kind) => `${stream}__${kind}`;
 // The planner's page with the same request, which also shows what it would read and replace.
 export function planner(stream, kind, fields) {
   const url = `${address("streams", stream)}/plan`;
-  if (JSON.stringify(fields).length <= MOST_ADDRESS) return withQuery(url, { kind, ...fields });
+  if (JSON.stringify(fields).length <= MAX_ADDRESS) return withQuery(url, { kind, ...fields });
   window.sessionStorage.setItem(STORED, JSON.stringify(fields));
   return withQuery(url, { kind, stored: "1" });
 }

@@ -34,8 +34,8 @@ const OF_KIND = {
 };
 const DEFAULTS = { mode: "only_missing", if_none: "fail", rate: "", lanes: "" };
 // The longest text that a request takes, in characters, and what an address has room for.
-const MOST_TEXT = 1000000;
-const MOST_ADDRESS = 4000;
+const MAX_TEXT = 1000000;
+const MAX_ADDRESS = 4000;
 const TRIES = 120;
 // What was resolved last: the kind, the fields, and the answer.
 let resolved = null;
@@ -130,19 +130,19 @@ function fillIn(kind, fields) {
 function countRecords() {
   const text = form.elements.records.value;
   const lines = text.split("\n").filter((line) => line.trim()).length;
-  const long = text.length > MOST_TEXT;
+  const long = text.length > MAX_TEXT;
   place("counted").className = long ? "bad" : "quiet";
   place("counted").textContent = long
-    ? `${counted(text.length, "character")}, and a request takes up to ${grouped(MOST_TEXT)}: leave some out, or choose by a file on the server.`
+    ? `${counted(text.length, "character")}, and a request takes up to ${grouped(MAX_TEXT)}: leave some out, or choose by a file on the server.`
     : lines ? counted(lines, "line") : "";
 }
 
 // A file is read here, in the browser, into the same field.
 async function takeFile(file) {
   if (!file) return;
-  if (file.size > MOST_TEXT) {
+  if (file.size > MAX_TEXT) {
     place("counted").className = "bad";
-    place("counted").textContent = `${file.name} has ${counted(file.size, "byte")}, and this field takes up to ${grouped(MOST_TEXT)}: put the file below the server's folder TIDEMARK_SELECTIONS, and choose by a file on the server.`;
+    place("counted").textContent = `${file.name} has ${counted(file.size, "byte")}, and this field takes up to ${grouped(MAX_TEXT)}: put the file below the server's folder TIDEMARK_SELECTIONS, and choose by a file on the server.`;
     return;
   }
   form.elements.records.value = await file.text();
@@ -183,17 +183,15 @@ function more(body, number, what) {
 
 function partitions(found) {
   const again = found.partitions.some((one) => one.again !== "0");
-  const added = found.partitions.some((one) => one.added !== "0");
   const [box, body] = table(
-    ["Partition", "Offsets", ...(again ? ["Read again"] : []), ...(added ? ["Added"] : []), "Ranges"],
-    ["", "number", ...(again ? ["number"] : []), ...(added ? ["number"] : []), ""],
+    ["Partition", "Offsets", ...(again ? ["Read again"] : []), "Ranges"],
+    ["", "number", ...(again ? ["number"] : []), ""],
   );
   for (const one of found.partitions) {
     const row = body.insertRow();
     cell(row, one.partition, "topic");
     cell(row, grouped(one.offsets), "number");
     if (again) cell(row, grouped(one.again), "number");
-    if (added) cell(row, grouped(one.added), "number");
     cell(row, spans(one, one.partition), "spans");
   }
   more(body, found.more_partitions, "partition");
@@ -240,7 +238,6 @@ function showErasure(found) {
   const said = some
     ? [`${messagesSaid(found.offsets)} of ${counted(inAll, "partition")} would be erased for good.`]
     : ["There is nothing to erase."];
-  if (found.read_again !== "0") said.push(`${messagesSaid(found.read_again)} besides would be read again, without these, since a sink keeps totals of blocks.`);
   place("summary").textContent = [...said, ...erasedBefore(found)].join(" ");
   const made = element("span", found.how ? `${found.how[0].toUpperCase()}${found.how.slice(1)}. ` : "");
   made.append("Resolved ", time(found.made_at), ".");
@@ -275,7 +272,6 @@ function showPlan(found) {
     : [`There is nothing to ${found.kind}.`];
   if (out > 0n) said.push(`${offsetsSaid(String(out))} cannot be read.`);
   if (resolved.fields.sinks) said.push(`Only ${resolved.fields.sinks.join(", ")} would be written.`);
-  if (found.added.offsets !== "0") said.push(`${offsetsSaid(found.added.offsets)} ${isOne(found.added.offsets) ? "is" : "are"} added, since ${found.added.because}.`);
   place("summary").textContent = said.join(" ");
   const made = element("span", some ? `${estimated(found.estimate)} ` : "");
   made.append("Resolved ", time(found.made_at), ".");
@@ -319,7 +315,7 @@ function lookUp(kind, fields, waiting) {
 // The address shows what the form says, as long as there is room. A key may be personal data, and browsers keep addresses.
 function rememberNow(kind, { key: _, ...fields }) {
   const known = Object.fromEntries([...new Set([...Object.values(WAYS).flatMap(([, names]) => names), ...Object.keys(WAYS), ...Object.keys(DEFAULTS), "strict", "sinks"])].map((name) => [name, ""]));
-  const room = JSON.stringify(fields).length <= MOST_ADDRESS;
+  const room = JSON.stringify(fields).length <= MAX_ADDRESS;
   // A run's request has an address, however long it is.
   remember({ ...known, from_run: room ? "" : before, stored: "", kind, ...(room ? fields : {}) });
   return room || before !== "";

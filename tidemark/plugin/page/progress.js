@@ -32,7 +32,7 @@ const PLANNED = new Set(["replay", "backfill", "erase"]);
 const ANSWER = "tidemark_answer";
 export const kindOf = (dag) => dag.slice(dag.lastIndexOf("__") + 2);
 // Of a field of a request.
-const MOST_LINES = 3;
+const MAX_LINES = 3;
 const place = (id) => document.getElementById(id);
 const part = encodeURIComponent;
 
@@ -133,10 +133,10 @@ function howFar({ window: name, step, done, offsets, beat }) {
 
 // Of many partitions, the table is folded; whoever opens it finds it open at the next look.
 const unfolded = new Set();
-const MOST_OPEN = 12;
+const MAX_OPEN = 12;
 
 function folded(box, number, name) {
-  if (number <= MOST_OPEN) return [box];
+  if (number <= MAX_OPEN) return [box];
   const made = element("details");
   made.open = unfolded.has(name);
   made.append(element("summary", counted(number, "partition")), box);
@@ -309,8 +309,8 @@ function askedFor(name, { key, ...conf } = {}) {
   const filled = Object.entries(conf).filter(([, value]) => value !== null && value !== "" && value !== false);
   const asked = [...filled, ...(key ? [["key", "not shown here"]] : [])].flatMap(([field, value]) => {
     const lines = (typeof value === "string" ? value : JSON.stringify(value)).trim().split("\n");
-    const more = lines.length - MOST_LINES;
-    const text = cut(lines.slice(0, MOST_LINES).join("\n")) + (more > 0 ? `\nand ${counted(more, "more line")}` : "");
+    const more = lines.length - MAX_LINES;
+    const text = cut(lines.slice(0, MAX_LINES).join("\n")) + (more > 0 ? `\nand ${counted(more, "more line")}` : "");
     return [element("dt", field.replaceAll("_", " ")), element("dd", text)];
   });
   const shown = element("dd");
@@ -390,8 +390,7 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
   function forReal(about, answer) {
     const kind = kindOf(dag);
     const { dry_run: _, ...conf } = about.conf || {};
-    const number = answer.erases ?? answer.offsets;
-    const said = `${counted(number, "offset")} ${isOne(number) ? "is" : "are"} ${kind === "erase" ? "erased" : "read"}, as the dry run has said${answer.plan ? `, by its plan ${answer.plan.slice(0, 12)}: if that has become stale, nothing is done` : ""}.`;
+    const said = `${counted(answer.offsets, "offset")} ${isOne(answer.offsets) ? "is" : "are"} ${kind === "erase" ? "erased" : "read"}, as the dry run has said${answer.plan ? `, by its plan ${answer.plan.slice(0, 12)}: if that has become stale, nothing is done` : ""}.`;
     return button("Start this for real …", () => why(`Start the ${kind === "erase" ? "erasure" : kind} for real`, said, async (reason) => {
       const begun = await start(stream, kind, { ...conf, ...(answer.plan ? { plan: answer.plan } : {}), reason, dry_run: false });
       window.location.assign(withQuery(new URL("run", ROOT), { dag_id: begun.dag, run_id: begun.run }));
@@ -429,7 +428,7 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
   function steering(found, about, lanes, tasks, answer) {
     const state = about?.state;
     const made = [];
-    if (answer && Number(answer.erases ?? answer.offsets) > 0 && ENDED.has(state) && !lanes.length) made.push(forReal(about, answer));
+    if (answer && Number(answer.offsets) > 0 && ENDED.has(state) && !lanes.length) made.push(forReal(about, answer));
     if (tasks.some((one) => one.task_id === "report" && one.state === "success")) {
       made.push(link("The report of the audit", withQuery(address("streams", stream, "audit"), { run: named })));
     }

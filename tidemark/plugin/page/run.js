@@ -78,19 +78,15 @@ function changes(title, found) {
         const line = examples.tBodies[0].insertRow();
         cell(line, place.name, "topic");
         cell(line, kind, "");
-        // A message, or a block or window of aggregates.
-        const message = coordinateOf(one.at);
-        cell(line, message ? copyable(one.at, link(one.at, withQuery(address("streams", stream, "messages"), message))) : one.at, "topic");
-        // An example of aggregates is a block or a window, and stands for several keys.
-        cell(line, one.keys ? counted(one.keys, "key") : grouped(one.index), "number");
+        cell(line, copyable(one.at, link(one.at, withQuery(address("streams", stream, "messages"), coordinateOf(one.at)))), "topic");
+        cell(line, grouped(one.index), "number");
         cell(line, one.columns.join(", ") || one.why, "run");
       }
-      const shown = named.reduce((sum, one) => sum + (one.keys || 1), 0);
-      if (shown < place[kind]) {
+      if (named.length < place[kind]) {
         const line = examples.tBodies[0].insertRow();
         cell(line, place.name, "topic");
         cell(line, kind, "");
-        cell(line, `and ${grouped(place[kind] - shown)} more`, "topic");
+        cell(line, `and ${grouped(place[kind] - named.length)} more`, "topic");
         cell(line, "", "");
         cell(line, "", "");
       }

@@ -11,10 +11,10 @@ import { showTime, timeOf } from "./times.js";
 const REFRESH_MS = 5000;
 const TREND_MS = 30000;
 // Of a table of more, those for which there is most to do.
-const MOST_PARTITIONS = 100;
+const MAX_PARTITIONS = 100;
 const name = streamOfAddress();
 // Of a window; its page has all of them.
-const MOST_RANGES = 3;
+const MAX_RANGES = 3;
 // On a page of a lane's windows.
 const WINDOWS = 50;
 const PENDING = "pending";
@@ -48,8 +48,8 @@ function windowRow(row, one) {
   cell(row, one.fate || one.state, one.fate ? "busy" : "");
   cell(row, time(one.at), "time");
   const ranges = cell(row, "", "ranges");
-  for (const range of one.ranges.slice(0, MOST_RANGES)) ranges.append(copyable(rangeText(range.partition, range.from, range.until)));
-  const rest = one.ranges.length - MOST_RANGES + one.more_ranges;
+  for (const range of one.ranges.slice(0, MAX_RANGES)) ranges.append(copyable(rangeText(range.partition, range.from, range.until)));
+  const rest = one.ranges.length - MAX_RANGES + one.more_ranges;
   if (rest > 0) ranges.append(link(`and ${grouped(rest)} more`, address("streams", name, "windows", one.lane, String(one.seq))));
   if (one.selected !== null) ranges.append(element("div", `${counted(one.selected, "offset")} of these`));
   if (!ranges.hasChildNodes()) ranges.append("–");
@@ -123,14 +123,14 @@ function showPartitions(stream) {
     refresh();
   });
   const more = [element("span", `The worst ${shown} of ${grouped(shown + stream.more_partitions)}, by retention, status and lag.`, "quiet"), turn("Show all", true)];
-  const fewer = all && shown > MOST_PARTITIONS ? [turn(`Only the worst ${MOST_PARTITIONS}`, false)] : [];
+  const fewer = all && shown > MAX_PARTITIONS ? [turn(`Only the worst ${MAX_PARTITIONS}`, false)] : [];
   keepingFocus(() => place, () => place.replaceChildren(...(stream.more_partitions ? more : fewer)));
 }
 
 async function refresh() {
   const problem = document.getElementById("problem");
   try {
-    const url = withQuery(address("api", "streams", name), { partitions: all ? null : MOST_PARTITIONS });
+    const url = withQuery(address("api", "streams", name), { partitions: all ? null : MAX_PARTITIONS });
     const stream = await loadPatiently(url, () => {}, 2);
     withoutKafka(stream.kafka_problem !== null);
     say(problem, "");

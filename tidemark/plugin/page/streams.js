@@ -10,7 +10,7 @@ const REFRESH_MS = 15000;
 // While the servers of some streams have not been asked yet.
 const SOON_MS = 1500;
 // A number of more is written smaller.
-const MOST_DIGITS = 12;
+const MAX_DIGITS = 12;
 // Orders of which the first click shows the largest on top; and those whose first one is the worst on top.
 const LARGEST_FIRST = ["lag", "dead"];
 const WORST_FIRST = ["worst", "audit"];
@@ -85,7 +85,7 @@ const about = (ms) => span(Math.max(0, ms)).split(" ").slice(0, 2).join(" ");
 
 function lagOf(line) {
   if (line.lag === null) return line.in_topics ? two(element("span", grouped(line.in_topics)), "in Kafka") : null;
-  const made = element("span", grouped(line.lag), line.lag === "0" ? "good" : line.lag.length > MOST_DIGITS ? "long" : "");
+  const made = element("span", grouped(line.lag), line.lag === "0" ? "good" : line.lag.length > MAX_DIGITS ? "long" : "");
   const drawn = spark(line.lags, `Lag that each of the last ${counted(line.lags.length, "window")} left: from ${grouped(line.lags[0])} to ${grouped(line.lags.at(-1))}`, false);
   const since = line.lag !== "0" && line.unread_since ? `for ${about(Date.now() - line.unread_since)}` : "";
   return two(made, drawn || since ? withSpark(since, drawn) : "");

@@ -6,7 +6,7 @@ import {
 
 const REFRESH_MS = 5000;
 // Of a table of more, those with dead letters first.
-const MOST_PARTITIONS = 100;
+const MAX_PARTITIONS = 100;
 const [, stream, , lane, seq] = rest();
 const COUNTS = ["read", "stored", "skipped", "invalid", "failed", "no_message", "rows", "bytes"];
 const BAD = new Set(["invalid", "failed"]);
@@ -26,8 +26,8 @@ function partitionRow(row, one) {
 // Those that are shown, and whether the others are.
 function showPartitions(found) {
   const isBad = (one) => one.tally !== null && [...BAD].some((name) => one.tally[name] !== "0");
-  const few = [...found.partitions.filter(isBad), ...found.partitions.filter((one) => !isBad(one))].slice(0, MOST_PARTITIONS);
-  const isLong = found.partitions.length > MOST_PARTITIONS;
+  const few = [...found.partitions.filter(isBad), ...found.partitions.filter((one) => !isBad(one))].slice(0, MAX_PARTITIONS);
+  const isLong = found.partitions.length > MAX_PARTITIONS;
   fill(document.getElementById("partitions"), isLong && !all ? few : found.partitions, partitionRow, "Nothing to read");
   const turn = () => {
     all = !all;
@@ -36,7 +36,7 @@ function showPartitions(found) {
   };
   const said = all ? [] : [element("span", `${grouped(few.length)} of ${counted(found.partitions.length, "partition")}, those with dead letters first.`, "quiet")];
   const place = document.getElementById("more-partitions");
-  keepingFocus(() => place, () => place.replaceChildren(...(isLong ? [...said, button(all ? `Only ${MOST_PARTITIONS}` : "Show all", turn)] : [])));
+  keepingFocus(() => place, () => place.replaceChildren(...(isLong ? [...said, button(all ? `Only ${MAX_PARTITIONS}` : "Show all", turn)] : [])));
 }
 
 // The first message, in the incarnation that the window has read.

@@ -10,25 +10,25 @@ from fastapi.responses import PlainTextResponse
 
 from tidemark.plugin import serving
 from tidemark.plugin.access import may_trigger, note_look
-from tidemark.plugin.questions import dead_letters_of, sinks_of
-from tidemark.plugin.viewing import User, Viewing
+from tidemark.plugin.cached_queries import dead_letters_of, sinks_of
+from tidemark.plugin.stream_access import StreamAccess, User
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.requests.forms import MOST_TIME, WINDOW_PATTERN
+from tidemark.runs.requests.forms import MAX_TIME, WINDOW_PATTERN
 from tidemark.views.browsing.dead_letters import FIELDS, dead_letters
 from tidemark.views.browsing.exports import Format, exported
-from tidemark.views.browsing.filters import MOST_CHARACTERS
-from tidemark.views.browsing.items import Found, Meter
+from tidemark.views.browsing.filters import MAX_CHARACTERS
+from tidemark.views.browsing.items import SearchBudget, SearchResult
 from tidemark.views.browsing.messages import MessageQuery, messages
 from tidemark.views.browsing.page_items import Browsed, page_of
-from tidemark.views.browsing.places import Scope
+from tidemark.views.browsing.places import SearchScope
 from tidemark.views.browsing.results import results
 
 # What one question may look at; and how much of the time that a person waits.
-_MOST_ITEMS, _MOST_BYTES, _SHARE = 20_000, 16_000_000, 0.6
-MOST_COUNT = 100
+_MAX_ITEMS, _MAX_BYTES, _SHARE = 20_000, 16_000_000, 0.6
+MAX_COUNT = 100
 
-Kind = Literal["messages", "dead-letters", "results"]
-_FIELDS: dict[Kind, tuple[str, ...]] = {"messages": (), "dead-letters": (*FIELDS, "window"), "results": ()}
+SinkType = Literal["messages", "dead-letters", "results"]
+_FIELDS: dict[SinkType, tuple[str, ...]] = {"messages": (), "dead-letters": (*FIELDS, "window"), "results": ()}
 Place = Annotated[
     str,
     Query(
@@ -42,19 +42,21 @@ Window = Annotated[
 Time = Annotated[
     str,
     Query(
-        max_length=MOST_TIME, description="a time with its zone: of messages from the first at or after it, or up to it"
+        max_length=MAX_TIME, description="a time with its zone: of messages from the first at or after it, or up to it"
     ),
 ]
 Filter = Annotated[
     str,
     Query(
-        max_length=MOST_CHARACTERS,
+        max_length=MAX_CHARACTERS,
         description='such as key = "c17" and $.amount < 0; it needs `payload`',
     ),
 ]
-Count = Annotated[int, Query(ge=1, le=MOST_COUNT)]
+Count = Annotated[int, Query(ge=1, le=MAX_COUNT)]
 Newest = Annotated[bool, Query(description="from the newest back: of messages, else of windows")]
-GoOn = Annotated[str, Query(max_length=400, description="what the answer before has given, to go on from there")]
+SearchCursor = Annotated[
+    str, Query(max_length=400, description="what the answer before has given, to go on from there")
+]
 Sink = Annotated[str, Query(max_length=100, description="of results: a sink by its name; the first one unless named")]
 Payload = Annotated[
     bool,
@@ -70,23 +72,23 @@ async def asked_of(
     filter: Filter = "",  # noqa: A002 (the name of the parameter)
     count: Count = 50,
     newest: Newest = False,
-    go_on: GoOn = "",
+    go_on: SearchCursor = "",
 ) -> MessageQuery:
     """The question of an address."""
-    return MessageQuery(Scope(where, window, since, until), filter, count, newest, go_on)
+    return MessageQuery(SearchScope(where, window, since, until), filter, count, newest, go_on)
 
 
 Question = Annotated[MessageQuery, Depends(asked_of)]
 
 
-def routes(viewing: Viewing) -> APIRouter:
+def routes(access: StreamAccess) -> APIRouter:
     router = APIRouter(tags=["messages"])
-    seconds = _SHARE * viewing.asking.settings.page_wait_seconds
+    seconds = _SHARE * access.asking.settings.page_wait_seconds
 
     async def found(
-        name: str, kind: Kind, asked: MessageQuery, user: User, sink: str, *, payload: bool
-    ) -> tuple[Found, bool]:
-        file = await viewing.stream(name, user)
+        name: str, kind: SinkType, asked: MessageQuery, user: User, sink: str, *, payload: bool
+    ) -> tuple[SearchResult, bool]:
+        file = await access.stream(name, user)
         dag = f"{name}__replay"
         may = await run_in_threadpool(may_trigger, user, dag)
         if (payload or asked.filter) and not may:
@@ -97,22 +99,22 @@ def routes(viewing: Viewing) -> APIRouter:
             # Before the answer: whoever has seen it is in the log, and not only whoever got it in time.
             await run_in_threadpool(note_look, user, dag, _noted(kind, asked))
 
-        def question(opened: OpenStream) -> Found:
-            return _read(opened, kind, asked, Meter.of(_MOST_ITEMS, _MOST_BYTES, seconds), sink or None)
+        def question(opened: OpenStream) -> SearchResult:
+            return _read(opened, kind, asked, SearchBudget.of(_MAX_ITEMS, _MAX_BYTES, seconds), sink or None)
 
         others = {"dead-letters": [dead_letters_of(file)], "results": sinks_of(file)}.get(kind, [])
         ledger_only = kind != "messages"
         key = f"browse {kind} {sink} {asked}"
-        return await viewing.ask_long(name, user, key, question, *others, ledger_only=ledger_only), may
+        return await access.ask_long(name, user, key, question, *others, ledger_only=ledger_only), may
 
     @router.get("/streams/{name}/browse", include_in_schema=False)
     async def page(request: Request, name: str, user: User) -> Response:
-        return await viewing.page("browse", request, name, user)
+        return await access.page("browse", request, name, user)
 
     @router.get("/api/streams/{name}/browse/{kind}", responses=serving.PROBLEMS)
     async def browse(
         name: str,
-        kind: Kind,
+        kind: SinkType,
         asked: Question,
         user: User,
         payload: Payload = False,
@@ -124,14 +126,14 @@ def routes(viewing: Viewing) -> APIRouter:
         left out.
         """
         answer, may = await found(name, kind, asked, user, sink, payload=payload)
-        return await viewing.apart(
+        return await access.apart(
             user, lambda: page_of(answer, payload=payload, may_see_payload=may, letters=kind == "dead-letters")
         )
 
     @router.get("/api/streams/{name}/browse/{kind}/file", responses=serving.PROBLEMS, response_class=PlainTextResponse)
     async def file(
         name: str,
-        kind: Kind,
+        kind: SinkType,
         asked: Question,
         user: User,
         form: Annotated[Format, Query(alias="format")] = "jsonl",
@@ -139,9 +141,9 @@ def routes(viewing: Viewing) -> APIRouter:
     ) -> Response:
         """The same as a file with whole payloads: CSV, or JSON with a line for each message."""
         answer, _ = await found(name, kind, asked, user, sink, payload=True)
-        stream = (await viewing.stream(name, user)).stream
+        stream = (await access.stream(name, user)).stream
         fields = tuple(stream.fields) if kind == "results" else _FIELDS[kind]
-        text = await viewing.apart(user, lambda: exported(answer.items, form, fields, rows=kind == "results"))
+        text = await access.apart(user, lambda: exported(answer.items, form, fields, rows=kind == "results"))
         kinds: dict[Format, str] = {"csv": "text/csv", "jsonl": "application/jsonl"}
         named = {"Content-Disposition": f'attachment; filename="{name}-{kind}.{form}"'}
         return Response(text, media_type=f"{kinds[form]}; charset=utf-8", headers=named)
@@ -149,13 +151,15 @@ def routes(viewing: Viewing) -> APIRouter:
     return router
 
 
-def _read(opened: OpenStream, kind: Kind, asked: MessageQuery, meter: Meter, sink: str | None) -> Found:
+def _read(
+    opened: OpenStream, kind: SinkType, asked: MessageQuery, meter: SearchBudget, sink: str | None
+) -> SearchResult:
     if kind == "messages":
         return messages(opened, asked, meter)
     return dead_letters(opened, asked, meter) if kind == "dead-letters" else results(opened, asked, meter, sink)
 
 
-def _noted(kind: Kind, asked: MessageQuery) -> str:
+def _noted(kind: SinkType, asked: MessageQuery) -> str:
     """The page that a person looks at, for the audit log. The filter, which may hold what was erased since, is not named."""
     where = asked.where
     parts = [

@@ -8,8 +8,8 @@ from typing import Annotated, TypeVar
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from tidemark.plugin import serving
+from tidemark.plugin.stream_access import StreamAccess, User
 from tidemark.plugin.streams import InEventTime
-from tidemark.plugin.viewing import User, Viewing
 from tidemark.views.event_time.calendar import (
     Calendar,
     Hour,
@@ -18,29 +18,29 @@ from tidemark.views.event_time.calendar import (
     hour_whole,
     hours_asked,
 )
-from tidemark.views.event_time.progress import MOST_HOURS
+from tidemark.views.event_time.progress import MAX_HOURS
 
 Answered = TypeVar("Answered", Calendar, Hour)
-_MOST_OF_A_TIME = 40
+_MAX_OF_A_TIME = 40
 
 Since = Annotated[
-    str, Query(max_length=_MOST_OF_A_TIME, description="the first hour, like 2026-11-21T13Z; else the last ones")
+    str, Query(max_length=_MAX_OF_A_TIME, description="the first hour, like 2026-11-21T13Z; else the last ones")
 ]
-Hours = Annotated[int, Query(ge=1, le=MOST_HOURS)]
+Hours = Annotated[int, Query(ge=1, le=MAX_HOURS)]
 Begins = Annotated[
-    str, Path(min_length=1, max_length=_MOST_OF_A_TIME, description="the hour that begins then, like 2026-11-21T13Z")
+    str, Path(min_length=1, max_length=_MAX_OF_A_TIME, description="the hour that begins then, like 2026-11-21T13Z")
 ]
 
 
-def routes(viewing: Viewing) -> APIRouter:
+def routes(access: StreamAccess) -> APIRouter:
     router = APIRouter(tags=["completeness"])
 
     @router.get("/streams/{name}/completeness", include_in_schema=False)
     async def page(request: Request, name: str, user: User) -> Response:
-        return await viewing.page("completeness", request, name, user)
+        return await access.page("completeness", request, name, user)
 
     @router.get("/api/streams/{name}/completeness", responses=serving.PROBLEMS)
-    async def calendar(name: str, user: User, since: Since = "", hours: Hours = MOST_HOURS) -> Calendar:
+    async def calendar(name: str, user: User, since: Since = "", hours: Hours = MAX_HOURS) -> Calendar:
         """The watermark, and for each hour a word, what is missing, and what came late. As it was seen just now."""
 
         def answer(in_event_time: InEventTime) -> Calendar:
@@ -63,9 +63,9 @@ def routes(viewing: Viewing) -> APIRouter:
         )
 
     async def _answered(name: str, user: User, answer: Callable[[InEventTime], Answered]) -> Answered:
-        file = await viewing.stream(name, user)
+        file = await access.stream(name, user)
         # Its answer stays: the first look at a long history takes longer than a viewer waits.
-        await viewing.kept(file, viewing.servers.look_at_times)
-        return await viewing.ask(name, user, lambda _: answer(viewing.servers.in_event_time(file)), "no such hour")
+        await access.kept(file, access.servers.look_at_times)
+        return await access.ask(name, user, lambda _: answer(access.servers.in_event_time(file)), "no such hour")
 
     return router

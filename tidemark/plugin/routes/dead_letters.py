@@ -9,14 +9,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from tidemark.plugin import serving
-from tidemark.plugin.questions import dead_letters_of
-from tidemark.plugin.viewing import User, Viewing
+from tidemark.plugin.cached_queries import dead_letters_of
+from tidemark.plugin.stream_access import StreamAccess, User
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.dead_letters import DeadLetterFilter
-from tidemark.runs.requests.forms import MOST_TIME, WINDOW_PATTERN
+from tidemark.runs.requests.forms import MAX_TIME, WINDOW_PATTERN
 from tidemark.runs.requests.selecting import times
 from tidemark.streams.loading import StreamFile
-from tidemark.views.dead_letters import EXAMPLES, MOST_EXAMPLES, DeadLettersShown, dead_letters, page_of
+from tidemark.views.dead_letters import EXAMPLES, MAX_EXAMPLES, DeadLettersShown, dead_letters, page_of
 
 # How much of the time that a person waits goes into counting; the rest is for opening the stream and for the answer.
 _SHARE = 0.5
@@ -27,23 +27,23 @@ Window = Annotated[str, Query(pattern=WINDOW_PATTERN, description="this lane, or
 Time = Annotated[
     str,
     Query(
-        max_length=MOST_TIME, description="a time with its zone: of messages from the first at or after it, or up to it"
+        max_length=MAX_TIME, description="a time with its zone: of messages from the first at or after it, or up to it"
     ),
 ]
-Examples = Annotated[int, Query(ge=1, le=MOST_EXAMPLES, description="how many messages of each group are named")]
+Examples = Annotated[int, Query(ge=1, le=MAX_EXAMPLES, description="how many messages of each group are named")]
 
 
-def routes(viewing: Viewing) -> APIRouter:
+def routes(access: StreamAccess) -> APIRouter:
     router = APIRouter(tags=["dead letters"])
-    seconds = _SHARE * viewing.asking.settings.page_wait_seconds
+    seconds = _SHARE * access.asking.settings.page_wait_seconds
 
     def everything(file: StreamFile) -> DeadLettersShown:
         """Kept for whoever looks next: the first look at a long history takes longer than a viewer waits."""
-        return _counted(viewing.servers.open(file), DeadLetterFilter(), EXAMPLES, seconds)
+        return _counted(access.servers.open(file), DeadLetterFilter(), EXAMPLES, seconds)
 
     @router.get("/streams/{name}/dead-letters", include_in_schema=False)
     async def page(request: Request, name: str, user: User) -> Response:
-        return await viewing.page("dead-letters", request, name, user)
+        return await access.page("dead-letters", request, name, user)
 
     @router.get("/api/streams/{name}/dead-letters", responses=serving.PROBLEMS)
     async def in_groups(
@@ -58,18 +58,18 @@ def routes(viewing: Viewing) -> APIRouter:
         """The dead letters that count, by reason and error class, with windows and examples; those of the newest windows
         first, as many as can be counted in time.
         """
-        file = await viewing.stream(name, user)
+        file = await access.stream(name, user)
         wanted = DeadLetterFilter(reason or None, window)
         table = dead_letters_of(file)
         if wanted == DeadLetterFilter() and not since and not until and examples == EXAMPLES:
-            kept: DeadLettersShown = await viewing.kept(file, everything, table, ledger_only=True)
+            kept: DeadLettersShown = await access.kept(file, everything, table, ledger_only=True)
             return kept
 
         def question(opened: OpenStream) -> DeadLettersShown:
             lower, upper = times(since, until)
             return _counted(opened, replace(wanted, since=lower, until=upper), examples, seconds)
 
-        return await viewing.ask(name, user, question, "no dead letters", table, ledger_only=True)
+        return await access.ask(name, user, question, "no dead letters", table, ledger_only=True)
 
     return router
 

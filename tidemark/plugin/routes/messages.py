@@ -10,23 +10,23 @@ from fastapi.concurrency import run_in_threadpool
 
 from tidemark.plugin import serving
 from tidemark.plugin.access import may_trigger, note_look
-from tidemark.plugin.questions import dead_letters_of, kafka_of, sinks_of
-from tidemark.plugin.viewing import User, Viewing
+from tidemark.plugin.cached_queries import dead_letters_of, kafka_of, sinks_of
+from tidemark.plugin.stream_access import StreamAccess, User
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.views.messages import trace
 from tidemark.views.messages.message import MessageShown, page_of
 from tidemark.views.messages.record import has_records, record_of
 
 # A topic may have its incarnation behind a #.
-_MOST_OF_A_TOPIC, _MOST_OF_AN_OFFSET = 249 + 10, 40
+_MAX_OF_A_TOPIC, _MAX_OF_AN_OFFSET = 249 + 10, 40
 
-Topic = Annotated[str, Path(min_length=1, max_length=_MOST_OF_A_TOPIC)]
+Topic = Annotated[str, Path(min_length=1, max_length=_MAX_OF_A_TOPIC)]
 Partition = Annotated[int, Path(ge=0, lt=2**31)]
 Offset = Annotated[
     str,
     Path(
         min_length=1,
-        max_length=_MOST_OF_AN_OFFSET,
+        max_length=_MAX_OF_AN_OFFSET,
         description="an offset; or a time with its zone, such as 2026-11-21T07:00:00Z: the first message at or after it",
     ),
 ]
@@ -45,12 +45,12 @@ Whole = Annotated[
 ]
 
 
-def routes(viewing: Viewing) -> APIRouter:
+def routes(access: StreamAccess) -> APIRouter:
     router = APIRouter(tags=["messages"])
 
     @router.get("/streams/{name}/messages", include_in_schema=False)
     async def page(request: Request, name: str, user: User) -> Response:
-        return await viewing.page("message", request, name, user)
+        return await access.page("message", request, name, user)
 
     @router.get("/api/streams/{name}/messages/{topic}/{partition}/{offset}", responses=serving.PROBLEMS)
     async def one_message(
@@ -63,7 +63,7 @@ def routes(viewing: Viewing) -> APIRouter:
         whole: Whole = False,
     ) -> MessageShown:
         """Where a message went: its fate in a sentence, its windows, what is stored of it, and what Kafka still has."""
-        file = await viewing.stream(name, user)
+        file = await access.stream(name, user)
         may = await run_in_threadpool(may_trigger, user, _replay_dag(name))
         if payload and not may:
             raise HTTPException(403, f"payloads are for those who may trigger {_replay_dag(name)}")
@@ -83,9 +83,9 @@ def routes(viewing: Viewing) -> APIRouter:
         if whole:
             # Files and other servers: what they keep waiting are such questions, and no others.
             others += sinks_of(file)
-            message = await viewing.ask_long(name, user, f"{named} {payload}", question, *others, ledger_only=True)
+            message = await access.ask_long(name, user, f"{named} {payload}", question, *others, ledger_only=True)
         else:
-            message = await viewing.ask(name, user, question, "no such message", *others, ledger_only=True)
+            message = await access.ask(name, user, question, "no such message", *others, ledger_only=True)
         return replace(message, may_see_payload=may)
 
     return router

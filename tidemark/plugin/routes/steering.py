@@ -12,33 +12,33 @@ from pydantic import BaseModel, Field
 from tidemark.plugin import serving
 from tidemark.plugin.access import may_trigger, note_steering
 from tidemark.plugin.bodies import body, described
-from tidemark.plugin.viewing import User, Viewing
+from tidemark.plugin.stream_access import StreamAccess, User
 from tidemark.runs import steering
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.requests.forms import MOST_REASON
+from tidemark.runs.requests.forms import MAX_REASON
 from tidemark.views.lane_progress import ProgressOfRun, progress_of
 
-_MOST_OF_A_RUN = 600
+_MAX_OF_A_RUN = 600
 
-Named = Annotated[
-    str, Query(min_length=1, max_length=_MOST_OF_A_RUN, description="a run as DAG/RUN, as cli/..., or a lane")
+NamedOffsets = Annotated[
+    str, Query(min_length=1, max_length=_MAX_OF_A_RUN, description="a run as DAG/RUN, as cli/..., or a lane")
 ]
 
 
-class Steered(BaseModel):
+class SteerRequest(BaseModel):
     """Which run or lane, and why; a resume takes no reason."""
 
-    run: Annotated[str, Field(min_length=1, max_length=_MOST_OF_A_RUN)]
-    reason: Annotated[str, Field(max_length=MOST_REASON)] = ""
+    run: Annotated[str, Field(min_length=1, max_length=_MAX_OF_A_RUN)]
+    reason: Annotated[str, Field(max_length=MAX_REASON)] = ""
 
 
-def routes(viewing: Viewing) -> APIRouter:
+def routes(access: StreamAccess) -> APIRouter:
     router = APIRouter(tags=["progress"])
 
     @router.get("/api/streams/{name}/progress", responses=serving.PROBLEMS)
-    async def progress(name: str, run: Named, user: User) -> ProgressOfRun:
+    async def progress(name: str, run: NamedOffsets, user: User) -> ProgressOfRun:
         """How far a replay or backfill is, per partition, by the ledger."""
-        progress = await viewing.ask(
+        progress = await access.ask(
             name, user, lambda opened: progress_of(opened, run), "no such run", ledger_only=True
         )
         if not progress.lanes:
@@ -49,19 +49,19 @@ def routes(viewing: Viewing) -> APIRouter:
     @router.post(
         "/api/streams/{name}/progress/{action}",
         responses=serving.PROBLEMS_OF_POST,
-        openapi_extra=described(Steered),
+        openapi_extra=described(SteerRequest),
     )
     async def steer(
         name: str,
         action: Literal["pause", "resume", "cancel"],
         user: User,
-        asked: Annotated[Steered, Depends(body(Steered))],
+        asked: Annotated[SteerRequest, Depends(body(SteerRequest))],
     ) -> ProgressOfRun:
         """Pause, resume or cancel a replay or backfill, for those who may trigger its DAG. Airflow's audit log notes it.
 
         A pause lets no further window begin. A cancel ends it now: its committed windows stay. A resume starts no task.
         """
-        named = await viewing.ask(
+        named = await access.ask(
             name, user, lambda opened: steering.lanes_of(opened, asked.run), "no such run", ledger_only=True
         )
         dag = _dag_of(name, named[-1])
@@ -76,7 +76,7 @@ def routes(viewing: Viewing) -> APIRouter:
             _act(opened, action, named, reason)
             return progress_of(opened, asked.run)
 
-        progress = await viewing.ask(name, user, act, "no such run", ledger_only=True)
+        progress = await access.ask(name, user, act, "no such run", ledger_only=True)
         return replace(progress, may_steer=True)
 
     return router

@@ -10,38 +10,38 @@ from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import MAX_OFFSET
 from tidemark.plugin import serving
-from tidemark.plugin.viewing import User, Viewing
+from tidemark.plugin.stream_access import StreamAccess, User
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.views.coverage.bars import MOST_BARS, MOST_PARTITIONS, MOST_PIXELS, BarQuery, Coverage
-from tidemark.views.coverage.times import LAST_MS, AskedTimes, CoverageInTime, Step
+from tidemark.views.coverage.bars import MAX_BARS, MAX_PARTITIONS, MAX_PIXELS, BarQuery, Coverage
+from tidemark.views.coverage.times import LAST_MS, CoverageInTime, Step, TimeRequest
 from tidemark.views.trend import LAST, Trend, trend
 from tidemark.views.triage import StreamShown, with_state
 
 
-def routes(viewing: Viewing) -> APIRouter:
+def routes(access: StreamAccess) -> APIRouter:
     router = APIRouter(tags=["stream"])
 
     @router.get("/streams/{name}", include_in_schema=False)
     async def page(request: Request, name: str, user: User) -> Response:
-        return await viewing.page("stream", request, name, user)
+        return await access.page("stream", request, name, user)
 
     @router.get("/api/streams/{name}", responses=serving.PROBLEMS)
     async def one_stream(
-        name: str, user: User, partitions: Annotated[int, Query(ge=1, le=MOST_PARTITIONS)] = MOST_PARTITIONS
+        name: str, user: User, partitions: Annotated[int, Query(ge=1, le=MAX_PARTITIONS)] = MAX_PARTITIONS
     ) -> StreamShown:
         """Positions, ends, lag, status and retention per partition; the lanes; the newest windows. Offsets are texts.
 
         With more than this many `partitions`, those of the worst retention, status and lag.
         """
-        return with_state(await viewing.shown(name, user), partitions, await viewing.scheduling(name, user))
+        return with_state(await access.shown(name, user), partitions, await access.scheduling(name, user))
 
     @router.get("/api/streams/{name}/coverage", responses=serving.PROBLEMS)
     async def coverage(
         name: str,
         user: User,
-        width: Annotated[int, Query(ge=1, le=MOST_PIXELS)] = 800,
-        first: Annotated[int, Query(ge=0, le=MOST_PARTITIONS)] = 0,
-        count: Annotated[int, Query(ge=1, le=MOST_BARS)] = MOST_BARS,
+        width: Annotated[int, Query(ge=1, le=MAX_PIXELS)] = 800,
+        first: Annotated[int, Query(ge=0, le=MAX_PARTITIONS)] = 0,
+        count: Annotated[int, Query(ge=1, le=MAX_BARS)] = MAX_BARS,
         partition: Annotated[str | None, Query(max_length=300)] = None,
         start: Annotated[int | None, Query(alias="from", ge=0, le=MAX_OFFSET)] = None,
         until: Annotated[int | None, Query(ge=0, le=MAX_OFFSET)] = None,
@@ -53,10 +53,10 @@ def routes(viewing: Viewing) -> APIRouter:
         `[from, until)`. A pixel has the most remarkable state of its offsets. With `gaps`, only of the partitions with a
         hole, or with lost, skipped or expired offsets.
         """
-        file = await viewing.stream(name, user)
-        await viewing.kept(file, viewing.servers.index)
+        file = await access.stream(name, user)
+        await access.kept(file, access.servers.index)
         asked = BarQuery(width, first, count, partition, start, until, gaps)
-        return await viewing.ask(name, user, lambda _: viewing.servers.bars(file, asked), "no coverage")
+        return await access.ask(name, user, lambda _: access.servers.bars(file, asked), "no coverage")
 
     @router.get("/api/streams/{name}/coverage/times", responses=serving.PROBLEMS)
     async def in_time(
@@ -67,24 +67,24 @@ def routes(viewing: Viewing) -> APIRouter:
             int | None, Query(ge=0, le=LAST_MS, description="ms since 1970; without it, the newest")
         ] = None,
         until: Annotated[int | None, Query(ge=0, le=LAST_MS)] = None,
-        first: Annotated[int, Query(ge=0, le=MOST_PARTITIONS)] = 0,
-        count: Annotated[int, Query(ge=1, le=MOST_BARS)] = MOST_BARS,
+        first: Annotated[int, Query(ge=0, le=MAX_PARTITIONS)] = 0,
+        count: Annotated[int, Query(ge=1, le=MAX_BARS)] = MAX_BARS,
         partition: Annotated[str | None, Query(max_length=300)] = None,
     ) -> CoverageInTime:
         """The coverage picture by event time: for each partition and each hour or day, what has become of its messages."""
-        file = await viewing.stream(name, user)
-        await viewing.kept(file, viewing.servers.index)
-        asked = AskedTimes(step, since, until, first, count, partition)
-        return await viewing.ask_long(name, user, f"times {asked}", lambda _: viewing.servers.in_time(file, asked))
+        file = await access.stream(name, user)
+        await access.kept(file, access.servers.index)
+        asked = TimeRequest(step, since, until, first, count, partition)
+        return await access.ask_long(name, user, f"times {asked}", lambda _: access.servers.in_time(file, asked))
 
     @router.get("/api/streams/{name}/trend", responses=serving.PROBLEMS)
     async def trend_of(name: str, user: User) -> Trend:
         """Lag, throughput and dead letters of the last windows of the ingest, the oldest first."""
-        return await viewing.ask(name, user, _trend, "no windows", ledger_only=True)
+        return await access.ask(name, user, _trend, "no windows", ledger_only=True)
 
     return router
 
 
 def _trend(opened: OpenStream) -> Trend:
-    head = opened.book.head(INGEST)
-    return trend([] if head is None else newest_of_lane(opened.book, INGEST, head.head, LAST))
+    head = opened.ledger.head(INGEST)
+    return trend([] if head is None else newest_of_lane(opened.ledger, INGEST, head.head, LAST))

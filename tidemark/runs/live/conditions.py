@@ -8,7 +8,7 @@ from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST, Guarantee
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning import message_sizes
-from tidemark.planning.inputs import Known, Policies, Request
+from tidemark.planning.inputs import KafkaState, Policies, Request
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.streams.source import Source, TopicPolicies
 
@@ -23,7 +23,7 @@ def request(opened: OpenStream, run: str, topics: tuple[str, ...], reason: str |
         topics=topics,
         isolation=source.isolation,
         run=run,
-        now=opened.book.clock(),
+        now=opened.ledger.clock(),
         reason=reason,
         max_records=limits.max_records,
         max_bytes=limits.max_bytes,
@@ -34,7 +34,7 @@ def request(opened: OpenStream, run: str, topics: tuple[str, ...], reason: str |
     )
 
 
-def sized(opened: OpenStream, known: Known, asked: Request) -> Request:
+def sized(opened: OpenStream, known: KafkaState, asked: Request) -> Request:
     """The request with the sizes of messages, where a limit in bytes needs them.
 
     Sizes come from the ingest's last windows. Where those have read nothing, they come from Kafka's logs.
@@ -49,8 +49,8 @@ def sized(opened: OpenStream, known: Known, asked: Request) -> Request:
 
 def sizes_before(opened: OpenStream) -> dict[TopicPartition, float]:
     """Bytes per message in the ingest's last windows, for the partitions from which they have read anything."""
-    ingest = opened.book.head(INGEST)
-    records = newest_of_lane(opened.book, INGEST, ingest.head if ingest else None, _SIZED_WINDOWS)
+    ingest = opened.ledger.head(INGEST)
+    records = newest_of_lane(opened.ledger, INGEST, ingest.head if ingest else None, _SIZED_WINDOWS)
     return message_sizes.from_tallies(tally for record in records for tally in record.tallies)
 
 

@@ -17,7 +17,7 @@ from tidemark.ledger.records import INGEST, Head, Register, Window, WindowRange
 from tidemark.ledger.register import change_topics
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.planning import checking
-from tidemark.planning.inputs import Known, Request
+from tidemark.planning.inputs import KafkaState, Request
 from tidemark.runs.live.open_stream import OpenStream
 
 # A broker that has just become leader may give an older end than the leader before it (KAFKA-7703). So an end below the
@@ -36,7 +36,7 @@ def topics_now(opened: OpenStream) -> tuple[str, ...]:
     source = opened.stream.source
     if source.pattern is None:
         return source.named()
-    ingest = opened.book.head(INGEST)
+    ingest = opened.ledger.head(INGEST)
     read = {at.topic for at in ingest.head.offsets()} if ingest else set()
     topics = tuple(sorted(topic for topic in opened.log.names() | read if source.reads(topic)))
     if not topics:
@@ -50,9 +50,8 @@ def known_now(
     *,
     learn: bool,
     reached: Mapping[TopicPartition, int] = NOWHERE,
-    isolation: str = "",
-) -> Known:
-    """Kafka's state of these topics, and their incarnations in the ledger. `isolation`: that of the ends, if not the stream's.
+) -> KafkaState:
+    """Kafka's state of these topics, and their incarnations in the ledger.
 
     Asks again where a log seems to end below the ingest's positions, or below where the caller has `reached`: the answer may be
     stale.
@@ -60,17 +59,16 @@ def known_now(
     With `learn`, new topics are entered in the ledger. Without, they only get the number that they would have there: for
     whoever asks and plans. Only what pins a window learns.
     """
-    ingest = opened.book.head(INGEST)
+    ingest = opened.ledger.head(INGEST)
     read = ingest.head.offsets() if ingest else NOWHERE
-    level = isolation or opened.stream.source.isolation
 
-    def is_older(known: Known) -> bool:
+    def is_older(known: KafkaState) -> bool:
         return any(
             log.written < max(read.get(at, known.starts.get(at, 0)), reached.get(at, 0))
             for at, log in known.partitions().items()
         )
 
-    return asked_surely(lambda: _said_now(opened, topics, level, learn=learn), is_older)
+    return asked_surely(lambda: _said_now(opened, topics, learn=learn), is_older)
 
 
 def asked_surely(ask: Callable[[], T], is_older: Callable[[T], bool]) -> T:
@@ -84,26 +82,21 @@ def asked_surely(ask: Callable[[], T], is_older: Callable[[T], bool]) -> T:
     return found
 
 
-def _said_now(opened: OpenStream, topics: tuple[str, ...], isolation: str, *, learn: bool) -> Known:
+def _said_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool) -> KafkaState:
     # Before Kafka is asked: an incarnation that another run has entered meanwhile is newer than this look at Kafka.
-    known = opened.book.topics()
-    logs = opened.log.topics(topics, isolation)
+    known = opened.ledger.topics()
+    logs = opened.log.topics(topics, opened.stream.source.isolation)
     # A missing topic refuses the plan, so the ledger must stay as it is.
     missing = [topic for topic in topics if topic not in logs and not (topic in known and newest(known, topic).left)]
     if learn and not missing:
-        entered = change_topics(opened.book, partial(_learned, opened, logs))
+        entered = change_topics(opened.ledger, partial(_learned, opened, logs))
         return _known(opened, logs, {**entered, **known})
     return _known(opened, logs, _learned(opened, logs, known))
 
 
 def held_now(opened: OpenStream, topics: tuple[str, ...]) -> RangeSet:
     """The offsets that Kafka holds of these topics. Below the cut of a log, they belong to an earlier incarnation."""
-    return held_in(opened, known_now(opened, topics, learn=False).logs)
-
-
-def held_in(opened: OpenStream, logs: Mapping[str, TopicLog]) -> RangeSet:
-    """As `held_now`, of what Kafka has said."""
-    known = opened.book.topics()
+    logs, known = known_now(opened, topics, learn=False).logs, opened.ledger.topics()
     there = RangeSet(
         OffsetRange(TopicPartition(topic, number), log.start, log.end)
         for topic, topic_log in logs.items()
@@ -134,12 +127,12 @@ def as_read(opened: OpenStream, ingest: Head, held: RangeSet) -> RangeSet:
     )
 
 
-def note_partitions(opened: OpenStream, known: Known, ingest: Head | None) -> None:
+def note_partitions(opened: OpenStream, known: KafkaState, ingest: Head | None) -> None:
     """Note where the logs of a topic with added partitions end now: there the order of its messages changes.
 
     Not while a log was cut and nobody has met that yet: the partitions are added to the incarnation that begins with the cut.
     """
-    stored, now = opened.book.register(), opened.book.clock()
+    stored, now = opened.ledger.register(), opened.ledger.clock()
     read = ingest.offsets() if ingest else {}
     cut = {at.topic for at, end in known.epoch_ends.items() if end < read.get(at, 0)}
     logs = {at: log for at, log in known.partitions().items() if at.topic not in cut}
@@ -149,10 +142,10 @@ def note_partitions(opened: OpenStream, known: Known, ingest: Head | None) -> No
     # Not the last stable offsets: messages that an open transaction holds back were written before too.
     high = opened.log.high_watermarks(known.logs)
     ends = {at: max(end, high[at.topic, at.partition]) for at, end in ends.items()}
-    change_topics(opened.book, lambda topics: ordering.noted(topics, ends, now))
+    change_topics(opened.ledger, lambda topics: ordering.noted(topics, ends, now))
 
 
-def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: bool) -> Known:
+def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: bool) -> KafkaState:
     """As `known_now`, for the lane's positions: also finds logs that were cut, and accepts the changes that a policy accepts.
 
     Without `learn` the ledger stays as it is, and the answer is as if it had been changed.
@@ -167,10 +160,10 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
     def accept(topics: Topics) -> Topics:
         # An incarnation begins where this head was. A window that was pinned since draws a generation before it commits, and
         # so changes the register: then this is asked again.
-        now = opened.book.head(head.lane)
+        now = opened.ledger.head(head.lane)
         if learn and now is not None and now.head != head:
             raise Conflict(
-                f"{opened.book.stream}/{head.lane} has gone on while this run looked at Kafka, whose topics or logs have "
+                f"{opened.ledger.stream}/{head.lane} has gone on while this run looked at Kafka, whose topics or logs have "
                 "changed. Nothing was accepted: run it again"
             )
         topics = _learned(opened, known.logs, topics)
@@ -179,11 +172,11 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
         return topics
 
     if learn:
-        return _known(opened, known.logs, change_topics(opened.book, accept))
-    return _known(opened, known.logs, accept(opened.book.topics()))
+        return _known(opened, known.logs, change_topics(opened.ledger, accept))
+    return _known(opened, known.logs, accept(opened.ledger.topics()))
 
 
-def with_epoch_ends(opened: OpenStream, known: Known, ingest: Head) -> Known:
+def with_epoch_ends(opened: OpenStream, known: KafkaState, ingest: Head) -> KafkaState:
     """`known` with the ends of the leader epochs of the ingest's last window, for partitions with a newer leader.
 
     Of an ingest that has read nothing, those of the last window of each partition: backfills read what lies before it.
@@ -224,22 +217,22 @@ def unmet_cuts(opened: OpenStream, logs: Mapping[str, TopicLog], ingest: Head | 
 def _last_ranges(opened: OpenStream) -> Iterable[tuple[Window, WindowRange]]:
     """Of each partition the range that was read last, and its window."""
     last: dict[tuple[str, int], tuple[Window, WindowRange]] = {}
-    for committed in sorted(opened.book.view().windows, key=lambda committed: committed.generation):
+    for committed in sorted(opened.ledger.view().windows, key=lambda committed: committed.generation):
         window = committed.record.window
         last |= {(range_.topic, range_.partition): (window, range_) for range_ in window.ranges}
     return last.values()
 
 
 def _learned(opened: OpenStream, logs: Mapping[str, TopicLog], topics: Topics) -> Topics:
-    return learned(topics, {topic: log.topic_id for topic, log in logs.items()}, opened.book.clock())
+    return learned(topics, {topic: log.topic_id for topic, log in logs.items()}, opened.ledger.clock())
 
 
-def _known(opened: OpenStream, logs: Mapping[str, TopicLog], topics: Topics) -> Known:
+def _known(opened: OpenStream, logs: Mapping[str, TopicLog], topics: Topics) -> KafkaState:
     last = {topic: newest(topics, topic) for topic in topics}
     current = {
         topic: last[topic] for topic, log in logs.items() if topic in last and last[topic].topic_id == log.topic_id
     }
-    return Known(
+    return KafkaState(
         logs,
         {topic: incarnation.incarnation for topic, incarnation in current.items()},
         chosen=opened.stream.source.partitions,

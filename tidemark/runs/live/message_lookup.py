@@ -45,7 +45,7 @@ def of_the_stream(opened: OpenStream, named: Iterable[str]) -> set[str]:
     in Kafka. For that, Kafka is asked, and Unreachable or NotAuthorized raised.
     """
     source, wanted = opened.stream.source, set(named)
-    topics = wanted & {*opened.book.topics(), *source.named()}
+    topics = wanted & {*opened.ledger.topics(), *source.named()}
     if topics == wanted or source.pattern is None:
         return topics
     try:
@@ -56,7 +56,7 @@ def of_the_stream(opened: OpenStream, named: Iterable[str]) -> set[str]:
 
 def check_known(opened: OpenStream, at: Coordinate) -> None:
     """Raises WrongUse for an incarnation that the ledger does not know. A topic that no window has read has the first one."""
-    known = opened.book.topics().get(at.partition.topic, ())
+    known = opened.ledger.topics().get(at.partition.topic, ())
     numbers = sorted(incarnation.incarnation for incarnation in known) or [FIRST_INCARNATION]
     if at.partition.incarnation not in numbers:
         raise WrongUse(
@@ -74,7 +74,7 @@ def look(opened: OpenStream, at: Coordinate) -> SlotInKafka:
     if topic not in of_the_stream(opened, [topic]):
         return SlotInKafka(None, ours=False)
     ingest = head_before_topics(opened)
-    known = opened.book.topics().get(topic, ())
+    known = opened.ledger.topics().get(topic, ())
     hidden = _erased(opened, known, at)
     try:
         now = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
@@ -97,7 +97,7 @@ def slot_at(opened: OpenStream, at: Coordinate) -> OffsetContents | None:
     Raises Conflict for a log that was cut meanwhile or a topic that was recreated, Unreachable, NotAuthorized.
     """
     ingest, topic = head_before_topics(opened), at.partition.topic
-    known = opened.book.topics().get(topic, ())
+    known = opened.ledger.topics().get(topic, ())
     now = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
     return None if now is None else _slot(opened, ingest, known, now, at)
 
@@ -120,7 +120,7 @@ def head_before_topics(opened: OpenStream) -> Head | None:
     An ingest may meet a cut between the two. By its newer head, nothing would be wrong with offsets that were placed in the
     older incarnation.
     """
-    ingest = opened.book.head(INGEST)
+    ingest = opened.ledger.head(INGEST)
     return None if ingest is None else ingest.head
 
 
@@ -152,14 +152,14 @@ def _erased(opened: OpenStream, known: Sequence[TopicIncarnation], at: Coordinat
     """Why the message of a topic id, a partition and an offset was erased; None if it was not."""
     ids = {incarnation.topic_id for incarnation in known if incarnation.incarnation == at.partition.incarnation}
     same = tuple(incarnation for incarnation in known if incarnation.topic_id in ids)
-    if any(erases(lane) for lane in all_lanes(opened.book)):
+    if any(erases(lane) for lane in all_lanes(opened.ledger)):
         # Even where it was erased as one of another incarnation: what was taken for a cut may have been none.
         for incarnation in same:
             place = Coordinate(at.partition._replace(incarnation=incarnation.incarnation), at.offset)
-            record = look_up(opened.book, place).counting()
-            if record is not None and is_erased(opened.book, record, place):
+            record = look_up(opened.ledger, place).counting()
+            if record is not None and is_erased(opened.ledger, record, place):
                 return f"{erased_by(record)}, as {in_four_parts(place)}"
-    for other in erased_elsewhere(opened.book, {at.partition.topic: same}):
+    for other in erased_elsewhere(opened.ledger, {at.partition.topic: same}):
         if (at.partition, at.offset) in other.offsets:
             return other.said()
     return None

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from tidemark.clients.connections import Connections
 from tidemark.errors import ConnectionMissing, WrongUse
-from tidemark.ledger.stores.settings import SQLLedger
-from tidemark.sinks.dead_letters.sql.settings import SQLDeadLetters
 from tidemark.streams.model import Stream
 
 _LEDGER = "its ledger"
@@ -34,7 +32,7 @@ def check_one_machine(stream: Stream, connections: Connections, master: str | No
 
 def _files(stream: Stream, connections: Connections) -> Iterator[str]:
     for what, settings in ((_LEDGER, stream.ledger), ("its dead letters", stream.dead_letters)):
-        if isinstance(settings, SQLLedger | SQLDeadLetters) and _is_file(settings.sql, connections):
+        if settings.database is not None and _is_file(settings.database, connections):
             yield what
 
 

@@ -16,17 +16,16 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.lake import file_system_settings, lake_folder
 from tidemark.clients.object_stores import access_of
 from tidemark.clients.object_stores import note as note_lakes
-from tidemark.commit.protocol import Compares, Sweeper
+from tidemark.commit.protocol import SupportsCompare, Sweeper
 from tidemark.errors import ConnectionMissing, WrongUse
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import INGEST, SinkReceipt
-from tidemark.ledger.stores.kind import NamesLeaders, Waits
+from tidemark.ledger.stores.kind import RequestTimeouts, SupportsLeaders
 from tidemark.ledger.stores.kinds import ledger_store
 from tidemark.runs.live.one_machine import check_one_machine
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.dead_letters.kinds import dead_letters_of
-from tidemark.sinks.hbase.table import ResultTable, result_table
 from tidemark.sinks.kinds import kind_of, publishes
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.streams.loading import StreamFile, load
@@ -39,28 +38,28 @@ class OpenStream:
     """A stream file with its ledger, its Kafka cluster and its connections. Opening it asks no server."""
 
     file: StreamFile
-    book: Book
+    ledger: Ledger
     log: KafkaLog
     sweeper: Sweeper
     connections: Connections
 
     def __post_init__(self) -> None:
-        self.book.before_draw = self._compare
+        self.ledger.before_draw = self._compare
 
-    def _compare(self, book: Book) -> None:
+    def _compare(self, ledger: Ledger) -> None:
         """Look whether the ledger went back, where the stream has a place that can tell."""
         types = (*(sink.type for sink in self.stream.sinks), self.stream.dead_letters.receipts())
-        if isinstance(self.sweeper, Compares) and any(map(publishes, types)):
+        if isinstance(self.sweeper, SupportsCompare) and any(map(publishes, types)):
             # The ledger may have forgotten all windows that wrote where the file says.
             now: list[SinkReceipt] = []
             with suppress(ConnectionMissing):
                 now.extend(self.places_now())
-            self.sweeper.compare(book, now)
+            self.sweeper.compare(ledger, now)
 
     def places_now(self) -> Iterator[SinkReceipt]:
         """Where an attempt would write by today's stream file."""
         for sink in self.stream.sinks:
-            if place := kind_of(sink.type).without_spark().place(self, sink, INGEST, 1, 0):
+            if place := kind_of(sink.type).make_admin().place(self, sink, INGEST, 1, 0):
                 yield SinkReceipt(name=sink.name, type=sink.type, place=place)
         yield self.stream.dead_letters.receipt(self.connections)
         if (copies := self.stream.dead_letters.copies()) is not None:
@@ -116,12 +115,9 @@ class OpenStream:
         """The names that fields had before, by those of today."""
         return self.stream.was
 
-    def result_table(self, connection: str, table: str) -> ResultTable:
-        return result_table(self.connections, connection, table, self.was)
-
     def dead_letter_table(self) -> DeadLetters:
         """The dead letters, in whatever store the stream file names. Asks no server."""
-        return dead_letters_of(self.stream.dead_letters, self.book, self.connections)
+        return dead_letters_of(self.stream.dead_letters, self.ledger, self.connections)
 
 
 def files_of(stream: Stream) -> dict[str, list[str]]:
@@ -139,7 +135,7 @@ def open_stream(
     path: Path,
     connections: Connections = from_environment,
     *,
-    waits: Waits | None = None,
+    waits: RequestTimeouts | None = None,
     log: KafkaLog | None = None,
 ) -> OpenStream:
     """Open the stream of a file. Raises InvalidStreamFile, ConnectionMissing, and what `check_one_machine` raises.
@@ -153,11 +149,11 @@ def open_stream(
     note_lakes(stream.name, files_of(stream), connections)
     group = stream.source.export_group
     store = ledger_store(stream.ledger, stream.name, connections, waits)
-    if isinstance(store, NamesLeaders):
+    if isinstance(store, SupportsLeaders):
         store.name_leaders(log.leaders)
     return OpenStream(
         file=file,
-        book=Book(
+        ledger=Ledger(
             store,
             stream.name,
             export=partial(log.commit_group, group) if group else None,

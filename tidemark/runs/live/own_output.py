@@ -34,7 +34,7 @@ def check_own_output(opened: OpenStream) -> None:
 def _written(opened: OpenStream) -> Iterator[tuple[str, str, list[str]]]:
     """The stores that write to topics, by which connection, and to which."""
     for sink in opened.stream.sinks:
-        place = kind_of(sink.type).without_spark().place(opened, sink, INGEST, 1, 0)
+        place = kind_of(sink.type).make_admin().place(opened, sink, INGEST, 1, 0)
         if place and "topics" in place:
             yield f"sink {sink.name}", place["connection"], place["topics"].split(",")
     if (copies := opened.stream.dead_letters.copies()) is not None:

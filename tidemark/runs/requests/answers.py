@@ -12,7 +12,7 @@ from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.subsets import counted_ones
 from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
-from tidemark.planning.inputs import Known
+from tidemark.planning.inputs import KafkaState
 
 # The answers, as people read them.
 TO_READ = "to be read"
@@ -26,7 +26,6 @@ NO_PARTITION = "never in the topic: it has no such partition"
 NOT_OF_THE_STREAM = "the stream reads no such topic or partition"
 CUT = "cut: they belong to the topic's earlier incarnation"
 GONE = "gone: Kafka has this partition, or this incarnation of its topic, no longer"
-UNIT_LOST = "a sink needs their whole blocks, and Kafka no longer has all messages of these"
 STORED = "found and stored"
 SKIPPED = "found and skipped by the transform"
 DEAD_LETTER = "found, a dead letter"
@@ -37,8 +36,8 @@ COMPACTED = "not there: compacted away"
 MARK = "not there: a transaction's mark"
 
 # How many ranges an error names of each answer, and how many lines Airflow and a terminal show.
-MOST_NAMED = 5
-MOST_LINES = 100
+MAX_NAMED = 5
+MAX_LINES = 100
 
 
 _NOTHING_ERASED: Mapping[str, RangeSet] = {}
@@ -67,7 +66,7 @@ class OffsetAnswer:
 def before(
     kind: LaneKind,
     wanted: RangeSet,
-    known: Known,
+    known: KafkaState,
     read: RangeSet,
     below: RangeSet,
     erased: Mapping[str, RangeSet] = _NOTHING_ERASED,
@@ -200,7 +199,7 @@ def answer_texts(answers: Sequence[OffsetAnswer], topics: Topics, most: int) -> 
 def table(answers: Sequence[OffsetAnswer], topics: Topics) -> list[str]:
     """The first answers as lines of a log, in columns."""
     names = ("partition", "from", "until", "offsets", "answer")
-    shown = (answer.as_fields(topics) for answer in answers[:MOST_LINES])
+    shown = (answer.as_fields(topics) for answer in answers[:MAX_LINES])
     rows = [names, *([str(fields[name]) for name in names] for fields in shown)]
     first, *numbers = (max(len(row[column]) for row in rows) for column in range(len(names) - 1))
     lines = [
@@ -209,7 +208,7 @@ def table(answers: Sequence[OffsetAnswer], topics: Topics) -> list[str]:
         )
         for row in rows
     ]
-    more = len(answers) - MOST_LINES
+    more = len(answers) - MAX_LINES
     return [*lines, number_of(more, "more line")] if more > 0 else lines
 
 
@@ -220,5 +219,5 @@ def describe_answers(answers: Mapping[str, RangeSet]) -> str:
 
 def _first(ranges: RangeSet) -> str:
     shown = [str(range_) for range_ in ranges]
-    more = len(shown) - MOST_NAMED
-    return ", ".join(shown[:MOST_NAMED]) + (f" and {number_of(more, 'more range')}" if more > 0 else "")
+    more = len(shown) - MAX_NAMED
+    return ", ".join(shown[:MAX_NAMED]) + (f" and {number_of(more, 'more range')}" if more > 0 else "")

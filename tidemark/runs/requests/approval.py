@@ -8,14 +8,14 @@ from tidemark.errors import NotApproved
 
 
 @dataclass(frozen=True)
-class People:
+class Requesters:
     """The users by their names: Airflow's, or on a command line the operating system's. None if not known, or not needed."""
 
     asked: str | None = None
     approved: str | None = None
 
 
-NOBODY_KNOWN = People()
+NOBODY_KNOWN = Requesters()
 
 
 def needs_approval(approve_above: int | None, offsets: int) -> bool:
@@ -23,7 +23,7 @@ def needs_approval(approve_above: int | None, offsets: int) -> bool:
     return approve_above is not None and offsets > approve_above
 
 
-def check_approved(approve_above: int | None, offsets: int, by: People) -> None:
+def check_approved(approve_above: int | None, offsets: int, by: Requesters) -> None:
     """Raises NotApproved when a second person has to approve this many offsets, and none has."""
     if not needs_approval(approve_above, offsets):
         return
@@ -35,7 +35,7 @@ def check_approved(approve_above: int | None, offsets: int, by: People) -> None:
     check_another(by)
 
 
-def check_another(by: People) -> None:
+def check_another(by: Requesters) -> None:
     """Raises NotApproved when the person who approved is the one who asked."""
     if by.approved == by.asked:
         raise NotApproved(f"{by.asked} has asked for it, and cannot approve it: another person has to")

@@ -5,16 +5,15 @@ from __future__ import annotations
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind, RunRequest, positions
 from tidemark.ledger.register import NewLane, open_together
-from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.dividing import divide_evenly
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import plan
-from tidemark.runs.requests.approval import NOBODY_KNOWN, People, check_approved
+from tidemark.runs.requests.approval import NOBODY_KNOWN, Requesters, check_approved
 from tidemark.runs.requests.plan import Plan
-from tidemark.runs.windows import lanes, whole_blocks
+from tidemark.runs.windows import lanes
 
 
-def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN) -> list[str]:
+def claim(opened: OpenStream, planned: Plan, run: str, by: Requesters = NOBODY_KNOWN) -> list[str]:
     """Open the lanes of a run for its plan, all in one step. Returns their names, as `lanes.lanes_of`.
 
     A backfill reads `again` in replay lanes. Each of the two selections is divided among the lanes of the request. The
@@ -46,14 +45,13 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
     if at_once > 1:
         rate = rate if rate is not None else opened.stream.limits.max_records_per_second
         at_once = at_once if rate is None else min(at_once, rate)
-    divided = [(kind, name, _divided(opened, planned, kind, part, at_once)) for kind, name, part in chosen]
+    divided = [(kind, name, divide_evenly(part, at_once)) for kind, name, part in chosen]
     at_once = max(len(parts) for _, _, parts in divided)
-    claimed = {name: opened.book.store_selection(part) for _, name, part in chosen}
+    claimed = {name: opened.ledger.store_selection(part) for _, name, part in chosen}
     noted = RunRequest(
         fields=dict(planned.fields),
         selection=claimed.get(run),
         again=claimed.get(lanes.reread_name(run)),
-        named=opened.book.store_selection(planned.named | planned.named_again) if planned.added else None,
     )
     wanted = [
         NewLane(
@@ -61,7 +59,7 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
             kind=kind,
             run=run,
             start=positions({range_.partition: range_.start for range_ in part.hull()}),
-            selection=opened.book.store_selection(part),
+            selection=opened.ledger.store_selection(part),
             reason=request.reason,
             asked_by=by.asked,
             approved_by=by.approved,
@@ -72,11 +70,5 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
         for kind, name, parts in divided
         for number, part in enumerate(parts, 1)
     ]
-    open_together(opened.book, *wanted, judge=lambda now: plan.check(opened, planned, now))
+    open_together(opened.ledger, *wanted, judge=lambda now: plan.check(opened, planned, now))
     return lanes.lanes_of(opened, kind, run)
-
-
-def _divided(opened: OpenStream, planned: Plan, kind: LaneKind, selection: RangeSet, most: int) -> list[RangeSet]:
-    if most == 1 or kind != LaneKind.REPLAY:
-        return divide_evenly(selection, most)
-    return divide_evenly(selection, most, whole_blocks.whole(opened, planned.view, planned.sinks))

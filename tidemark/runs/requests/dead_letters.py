@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import View
+from tidemark.ledger.ledger import LedgerSnapshot
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
@@ -55,7 +55,7 @@ class DeadLetterFilter:
             return [range_.at for range_ in record.window.ranges]
         return [tally.at for tally in record.tallies if tally.dead_letters and self._may_have_time(tally)]
 
-    def check(self, stream: str, view: View) -> None:
+    def check(self, stream: str, view: LedgerSnapshot) -> None:
         """Raises WrongUse for a lane or window that has committed nothing: `no dead letters` would be no answer."""
         known = (record.record for record in view.windows)
         if self.window and not any(self.window in (record.lane, f"{record.lane}/{record.seq}") for record in known):
@@ -97,23 +97,23 @@ class Redrive:
     too_often: RangeSet
 
 
-def redrive(opened: OpenStream, wanted: DeadLetterFilter, view: View | None = None) -> Redrive:
+def redrive(opened: OpenStream, wanted: DeadLetterFilter, view: LedgerSnapshot | None = None) -> Redrive:
     """The dead letters that count and were requested. Raises WrongUse when there are none: the error names all reasons.
 
     `view`: the ledger as it was read for the request.
     """
-    view = view or opened.book.view()
-    wanted.check(opened.book.stream, view)
+    view = view or opened.ledger.view()
+    wanted.check(opened.ledger.stream, view)
     rows = _rows(opened, wanted, view)
     letters, tired = chosen(rows, wanted, opened.stream.dead_letters.max_redrives)
     if not letters:
-        raise WrongUse(f"no dead letter of {opened.book.stream} has {wanted}; reasons are: {_reasons(opened)}")
+        raise WrongUse(f"no dead letter of {opened.ledger.stream} has {wanted}; reasons are: {_reasons(opened)}")
     topics = tuple(sorted({at.topic for at in letters.partitions}))
     held = offsets_within(known_now(opened, topics, learn=False), letters)
     return Redrive(held - tired, letters - held, held & tired)
 
 
-def _rows(opened: OpenStream, wanted: DeadLetterFilter, view: View) -> Iterator[StoredRow]:
+def _rows(opened: OpenStream, wanted: DeadLetterFilter, view: LedgerSnapshot) -> Iterator[StoredRow]:
     """The dead letters that count, where windows may have made some that are asked for."""
     there = RangeSet(
         part
@@ -122,12 +122,12 @@ def _rows(opened: OpenStream, wanted: DeadLetterFilter, view: View) -> Iterator[
         for part in view.authority.held_by(window.generation, window.covers.only(places))
     )
     table = opened.dead_letter_table().only(READ)
-    return rows_of_pieces(opened.book, table, view, pieces(fewest_scans(there, there.hull())))
+    return rows_of_pieces(opened.ledger, table, view, pieces(fewest_scans(there, there.hull())))
 
 
 def _reasons(opened: OpenStream) -> str:
     """The reasons of all dead letters, with their numbers."""
-    rows = hbase_rows(opened.book, opened.dead_letter_table().only(("reason",)), None)
+    rows = hbase_rows(opened.ledger, opened.dead_letter_table().only(("reason",)), None)
     seen = Counter(row.fields.get("reason", b"").decode(errors="replace") for row in rows)
     return ", ".join(f"{why!r} ({number})" for why, number in seen.most_common()) or "there are none at all"
 

@@ -25,10 +25,10 @@ from pydantic_core import ErrorDetails
 from tidemark.audit.levels import Level
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.offsets.coordinates import Named, parse_ranges, parse_records
-from tidemark.offsets.shares import MOST_SEED, PATTERN, share_or_none
+from tidemark.offsets.coordinates import NamedOffsets, parse_ranges, parse_records
+from tidemark.offsets.shares import MAX_SEED, PATTERN, share_or_none
 from tidemark.offsets.times import read_time
-from tidemark.planning.dividing import MOST_LANES
+from tidemark.planning.dividing import MAX_LANES
 from tidemark.settings import wording
 from tidemark.settings.parts import form
 from tidemark.streams.audits import LevelName
@@ -36,29 +36,29 @@ from tidemark.streams.audits import LevelName
 
 def _fits(text: str, info: ValidationInfo) -> str:
     # A command has read the text from a file or an option, and sends it nowhere.
-    if len(text) > MOST_TEXT and not (info.context or {}).get("here"):
+    if len(text) > MAX_TEXT and not (info.context or {}).get("here"):
         raise ValueError(
-            f"{len(text)} characters, and a field takes up to {MOST_TEXT}; write records to a file and name it as records_file"
+            f"{len(text)} characters, and a field takes up to {MAX_TEXT}; write records to a file and name it as records_file"
         )
     return text
 
 
 # The longest accepted text: about 30,000 records pasted as lines.
-MOST_TEXT = 1_000_000
-MOST_TIME = 40
+MAX_TEXT = 1_000_000
+MAX_TIME = 40
 # Records a second. Far more than any cluster has, and small enough to multiply.
-MOST_RATE = 1_000_000_000
-LEAST_REASON, MOST_REASON = 3, 500
+MAX_RATE = 1_000_000_000
+LEAST_REASON, MAX_REASON = 3, 500
 
 # A longer text is kept with a claim by its digest alone.
-_MOST_SHOWN = 100
+_MAX_SHOWN = 100
 
-MOST_PATH = 1_000
-MOST_KEY = 10_000
+MAX_PATH = 1_000
+MAX_KEY = 10_000
 # A run of Airflow is `DAG/RUN`, of up to 250 characters each.
-MOST_WINDOW = 501
-MOST_SINK = 200
-MOST_SINKS = 100
+MAX_WINDOW = 501
+MAX_SINK = 200
+MAX_SINKS = 100
 DIGEST_PATTERN = r"^([0-9a-f]{64})?$"
 # A lane, or one of its windows, as `show` and `results --dead-letters` name it.
 WINDOW_PATTERN = r"^([A-Za-z0-9-]{1,60}(/[0-9]{1,19})?)?$"
@@ -69,18 +69,18 @@ def _as_form(most: int, **more: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "maxLength": most, **more})
 
 
-_Lines = Annotated[str, AfterValidator(_fits), _as_form(MOST_TEXT, format="multiline")]
-_Path = Annotated[str, Field(max_length=MOST_PATH)]
-_Reason = Annotated[str, Field(min_length=LEAST_REASON, max_length=MOST_REASON)]
+_Lines = Annotated[str, AfterValidator(_fits), _as_form(MAX_TEXT, format="multiline")]
+_Path = Annotated[str, Field(max_length=MAX_PATH)]
+_Reason = Annotated[str, Field(min_length=LEAST_REASON, max_length=MAX_REASON)]
 _Digest = Annotated[str, form(DIGEST_PATTERN, "the 64 hexadecimal digits that a plan or a stored selection has")]
 _Share = Annotated[str, Field(max_length=10), AfterValidator(share_or_none), _as_form(10, pattern=PATTERN)]
-_Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
+_Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 _IfNone = Literal["fail", "end"]
 # Names of sinks; those of the stream file are known to `into_sinks`.
-_Sinks = Annotated[list[Annotated[str, Field(max_length=MOST_SINK)]], Field(max_length=MOST_SINKS)]
-_Rate = Annotated[int, Field(ge=1, le=MOST_RATE)]
-_Lanes = Annotated[int, Field(ge=1, le=MOST_LANES)]
-_Window = Annotated[str, Field(max_length=MOST_WINDOW)]
+_Sinks = Annotated[list[Annotated[str, Field(max_length=MAX_SINK)]], Field(max_length=MAX_SINKS)]
+_Rate = Annotated[int, Field(ge=1, le=MAX_RATE)]
+_Lanes = Annotated[int, Field(ge=1, le=MAX_LANES)]
+_Window = Annotated[str, Field(max_length=MAX_WINDOW)]
 
 
 def _time(text: str) -> str:
@@ -100,11 +100,11 @@ def _reason_or_none(text: str) -> str:
 
 _ReasonOrNone = Annotated[
     str,
-    Field(max_length=MOST_REASON),
+    Field(max_length=MAX_REASON),
     AfterValidator(_reason_or_none),
-    _as_form(MOST_REASON, pattern=rf"^([\s\S]{{{LEAST_REASON},}})?$"),
+    _as_form(MAX_REASON, pattern=rf"^([\s\S]{{{LEAST_REASON},}})?$"),
 ]
-_Time = Annotated[str, Field(max_length=MOST_TIME), AfterValidator(_time)]
+_Time = Annotated[str, Field(max_length=MAX_TIME), AfterValidator(_time)]
 
 
 def _shown(value: object, most: int) -> str:
@@ -147,7 +147,7 @@ class _Request(BaseModel):
     def fields(self) -> dict[str, str]:
         """The fields of the request that differ from their defaults. A long text by its digest."""
         return {
-            name: _shown(value, 0 if name in self._private else _MOST_SHOWN)
+            name: _shown(value, 0 if name in self._private else _MAX_SHOWN)
             for name, field in type(self).model_fields.items()
             if name not in self._about and (value := getattr(self, name)) != field.default
         }
@@ -379,7 +379,7 @@ class EraseRequest(_Request):
 
     dry_run: bool = _asks(True, "Dry run", "Only show what would be erased, and where it is. Switch it off to erase.")
     records: _Lines = _asks("", "Records", f"{_RECORDS}. Choose offsets in one way only.")
-    key: Annotated[str, Field(max_length=MOST_KEY)] = _asks(
+    key: Annotated[str, Field(max_length=MAX_KEY)] = _asks(
         "",
         "Key",
         "Every message with this key: its text, or hex: and its bytes as hexadecimal digits. Reads all that Kafka still "
@@ -472,7 +472,7 @@ class AuditRequest(_Request):
     def depth(self) -> Level:
         return Level(self.level)
 
-    def offsets(self) -> Named:
+    def offsets(self) -> NamedOffsets:
         """The offsets that are written out; empty where none are. Raises WrongUse naming the line."""
         return parse_ranges(self.ranges, "ranges") | parse_records(self.records, "records")
 

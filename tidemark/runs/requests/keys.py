@@ -18,7 +18,7 @@ _HEX = "hex:"
 
 
 @dataclass(frozen=True)
-class WithKey:
+class OffsetsWithKey:
     """The offsets with a key: those that were read in Kafka, and dead letters. `unseen` offsets could not be looked at."""
 
     offsets: RangeSet
@@ -50,21 +50,21 @@ def parse_key(said: str) -> bytes:
         raise WrongUse(f"key {said!r}: expected hexadecimal digits after {_HEX}, two for each byte") from None
 
 
-def find_key(opened: OpenStream, key: bytes, reading: Reading, most: int | None = None) -> WithKey:
+def find_key(opened: OpenStream, key: bytes, reading: Reading, most: int | None = None) -> OffsetsWithKey:
     """The offsets below the ingest positions with this key. Reads all of them that Kafka still holds, one by one.
 
     Messages that Kafka has deleted are found only where a dead letter counts. Raises WrongUse, and so where more than `most`
     offsets would be read; Unreachable.
     """
-    view = opened.book.view()
+    view = opened.ledger.view()
     if INGEST not in view.heads:
-        raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to erase")
+        raise WrongUse(f"{opened.ledger.stream} has not been read yet: there is nothing to erase")
     held = as_read(opened, view.heads[INGEST], held_now(opened, topics_now(opened)) & view.below)
     if most is not None and held.count() > most:
         raise WrongUse(
-            f"key: Kafka holds {held.count()} offsets of {opened.book.stream}, and a page reads up to {most} to look for a "
-            f"key. A dry run of the DAG {opened.book.stream}__erase, or tidemark erase {opened.book.stream} --dry-run, reads "
-            "any number"
+            f"key: Kafka holds {held.count()} offsets of {opened.ledger.stream}, and a page reads up to {most} to look for a "
+            f"key. A dry run of the DAG {opened.ledger.stream}__erase, or tidemark erase {opened.ledger.stream} --dry-run, "
+            "reads any number"
         )
     reading.begin(held)
     offsets = RangeSet(_in_kafka(opened, held, key, reading))
@@ -74,12 +74,12 @@ def find_key(opened: OpenStream, key: bytes, reading: Reading, most: int | None 
     letters = RangeSet(
         OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
         # Also those that another stream has erased: here they are still to be erased.
-        for row in rows_of_pieces(opened.book, opened.dead_letter_table(), view, pieces(view.authority.covered()))
+        for row in rows_of_pieces(opened.ledger, opened.dead_letter_table(), view, pieces(view.authority.covered()))
         if row.fields.get("key") == key
     )
     # From the same view: offsets that the ingest reads meanwhile are not gone from Kafka.
     unseen = view.authority.covered() - still_read
-    return WithKey((offsets & still_read) | letters, held.count(), letters.count(), unseen.count())
+    return OffsetsWithKey((offsets & still_read) | letters, held.count(), letters.count(), unseen.count())
 
 
 def _up_to_its_end(held: RangeSet) -> RangeSet:

@@ -17,7 +17,7 @@ from tidemark.sinks.dead_letters import redrives
 from tidemark.sinks.reading import fewest_scans, pieces, rows_of_pieces
 
 # Each is asked for by itself, in about a tenth of a second.
-_MOST_ASKED = 32
+_MAX_ASKED = 32
 _REASONS = {
     Slot.ABORTED: answers.ABORTED,
     Slot.COMPACTED: answers.COMPACTED,
@@ -27,7 +27,7 @@ _REASONS = {
 
 def answers_of(opened: OpenStream, records: Sequence[Record]) -> list[OffsetAnswer]:
     """The answers for the offsets of a lane's committed windows, which have their receipts. Reads their dead letters."""
-    covers = RangeSet(range_ for record in records for range_ in opened.book.covers(record.window))
+    covers = RangeSet(range_ for record in records for range_ in opened.ledger.covers(record.window))
     tallies = [tally for record in records for tally in record.tallies]
     # All windows of a lane write the same sinks.
     if any(not record.window.counts_for(None) for record in records):
@@ -42,7 +42,7 @@ def _with_reasons(opened: OpenStream, outcomes: list[OffsetAnswer]) -> list[Offs
     missing = [
         answer for answer in outcomes if answer.answer == answers.INVISIBLE and answer.offsets == len(answer.within)
     ]
-    if not missing or sum(answer.offsets for answer in missing) > _MOST_ASKED:
+    if not missing or sum(answer.offsets for answer in missing) > _MAX_ASKED:
         return outcomes
     why: dict[str, list[OffsetRange]] = {}
     for answer in missing:
@@ -68,10 +68,10 @@ def _dead_letters(opened: OpenStream, records: Sequence[Record], covers: RangeSe
     wanted = fewest_scans(covers, covers.hull())
     # Not the messages, which may be large.
     table = opened.dead_letter_table().only(("redrives",))
-    book, most = opened.book, opened.stream.dead_letters.max_redrives
+    ledger, most = opened.ledger, opened.stream.dead_letters.max_redrives
     generations = {record.attempt.generation for record in records}
     offsets: dict[str, list[OffsetRange]] = {}
-    for row in rows_of_pieces(book, table, book.view(), pieces(wanted)):
+    for row in rows_of_pieces(ledger, table, ledger.view(), pieces(wanted)):
         if row.mark.generation in generations:
             at = OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
             offsets.setdefault(answers.dead_letter(redrives(row), most), []).append(at)

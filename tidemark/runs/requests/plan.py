@@ -13,8 +13,8 @@ from hashlib import sha256
 from typing import Any
 
 from tidemark.errors import StaleLedger, WrongUse
-from tidemark.ledger.book import NOTHING, Committed, View
 from tidemark.ledger.erasures import erased
+from tidemark.ledger.ledger import NOTHING, Committed, LedgerSnapshot
 from tidemark.ledger.nearby import view_near
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import Segment
@@ -25,8 +25,8 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests import answers, selecting
 from tidemark.runs.requests.forms import BackfillRequest, ReplayRequest
 from tidemark.runs.requests.identity import fields_of
-from tidemark.runs.requests.selecting import Selected
-from tidemark.runs.windows import chosen_sinks, estimates, lanes, whole_blocks
+from tidemark.runs.requests.selecting import SelectedOffsets
+from tidemark.runs.windows import chosen_sinks, estimates, lanes
 from tidemark.runs.windows.chosen_sinks import Sinks
 
 Request = BackfillRequest | ReplayRequest
@@ -36,9 +36,9 @@ Request = BackfillRequest | ReplayRequest
 class Plan:
     """The offsets of a request and their reasons, all decided by one `view` of the ledger.
 
-    A run reads `ranges`, and a backfill may read `again` offsets that windows have read. `added` was not requested, but
-    is among them, `because` a sink needs whole blocks. `left_out` has the other requested offsets by their answer.
-    `fields` is the request as the ledger keeps it; `begun` says that a run has claimed all of this already.
+    A run reads `ranges`, and a backfill may read `again` offsets that windows have read. `left_out` has the other requested
+    offsets by their answer. `fields` is the request as the ledger keeps it; `begun` says that a run has claimed all of this
+    already.
     """
 
     request: Request
@@ -46,12 +46,10 @@ class Plan:
     sinks: Sinks
     ranges: RangeSet
     again: RangeSet
-    added: RangeSet
-    because: str
     left_out: Mapping[str, RangeSet]
     # The known dead letters now.
     dead: RangeSet
-    view: View = field(compare=False, repr=False)
+    view: LedgerSnapshot = field(compare=False, repr=False)
     begun: bool = False
 
     @property
@@ -63,18 +61,8 @@ class Plan:
         """All that is read."""
         return self.ranges | self.again if self.again else self.ranges
 
-    @property
-    def named(self) -> RangeSet:
-        """The requested ones of `ranges`."""
-        return self.ranges - self.added
-
-    @property
-    def named_again(self) -> RangeSet:
-        """The requested ones of `again`."""
-        return self.again - self.added
-
     def answers(self) -> dict[str, RangeSet]:
-        """Every requested offset, and what is added, by what the run will do with it or why it does not."""
+        """Every requested offset, by what the run will do with it or why it does not."""
         read = {answers.TO_READ: self.ranges, answers.TO_READ_AGAIN: self.again}
         return {**{why: part for why, part in read.items() if part}, **self.left_out}
 
@@ -101,20 +89,16 @@ def plan_request(opened: OpenStream, request: Request, run: str = "", written: M
         return begun
     view, named = _look(opened, request)
     selected = selecting.select(opened, view, request, named)
-    whole = _readable(opened, view, request, selected)
-    _check(request, whole)
-    plan = plan_offsets(opened, request, whole.ranges, whole.again, fields=fields, view=view)
+    _check(request, selected)
+    plan = plan_offsets(opened, request, selected.ranges, selected.again, fields=fields, view=view)
     check(opened, plan, view)
-    return replace(plan, left_out=whole.left_out, dead=whole.dead)
+    return replace(plan, left_out=selected.left_out, dead=selected.dead)
 
 
-def _look(opened: OpenStream, request: Request) -> tuple[View, RangeSet | None]:
+def _look(opened: OpenStream, request: Request) -> tuple[LedgerSnapshot, RangeSet | None]:
     """The ledger as far as a request asks for it, and the offsets that it names; None where only the ledger tells these."""
     named = selecting.named_alone(opened, request)
-    # Whoever reads whole units reads offsets that nobody has named.
-    if named is None or whole_blocks.because(opened, chosen_sinks.named(opened, request.sinks)):
-        return opened.book.view(), named
-    return view_near(opened.book, named), named
+    return opened.ledger.view() if named is None else view_near(opened.ledger, named), named
 
 
 def plan_offsets(
@@ -124,19 +108,12 @@ def plan_offsets(
     again: RangeSet = NOTHING,
     *,
     fields: Mapping[str, str],
-    view: View | None = None,
+    view: LedgerSnapshot | None = None,
 ) -> Plan:
-    """The plan to read some readable offsets, with the others that a sink needs.
-
-    Erased offsets are never read. Raises OffsetsOutOfRange when Kafka no longer has an added one.
-    """
-    view = view or opened.book.view()
-    sinks, gone = chosen_sinks.named(opened, request.sinks), erased(view.windows)
-    ranges, again = ranges - gone, again - gone
-    # Offsets that no window has read yet have no units.
-    wide = whole_blocks.widened(opened, view, ranges, sinks) if ranges and request.kind == LaneKind.REPLAY else ranges
-    wide_again = whole_blocks.widened(opened, view, again, sinks) if again else again
-    return _plan(opened, view, request, fields, wide, wide_again, named=ranges | again)
+    """The plan to read some readable offsets. Erased ones are never read."""
+    view = view or opened.ledger.view()
+    gone = erased(view.windows)
+    return _plan(opened, view, request, fields, ranges - gone, again - gone)
 
 
 def plan_of_run(opened: OpenStream, request: Request, run: str, fields: Mapping[str, str]) -> Plan | None:
@@ -145,32 +122,27 @@ def plan_of_run(opened: OpenStream, request: Request, run: str, fields: Mapping[
     if before is None:
         return None
     ranges, again = (
-        opened.book.selection(ref) if ref is not None else NOTHING for ref in (before.selection, before.again)
+        opened.ledger.selection(ref) if ref is not None else NOTHING for ref in (before.selection, before.again)
     )
-    named = opened.book.selection(before.named) if before.named is not None else ranges | again
-    return _plan(opened, opened.book.view(), request, fields, ranges, again, named=named, begun=True)
+    return _plan(opened, opened.ledger.view(), request, fields, ranges, again, begun=True)
 
 
 def _plan(
     opened: OpenStream,
-    view: View,
+    view: LedgerSnapshot,
     request: Request,
     fields: Mapping[str, str],
     ranges: RangeSet,
     again: RangeSet,
     *,
-    named: RangeSet,
     begun: bool = False,
 ) -> Plan:
-    sinks = chosen_sinks.named(opened, request.sinks)
     return Plan(
         request=request,
         fields=fields,
-        sinks=sinks,
+        sinks=chosen_sinks.named(opened, request.sinks),
         ranges=ranges,
         again=again,
-        added=(ranges | again) - named,
-        because=whole_blocks.because(opened, sinks),
         left_out={},
         dead=NOTHING,
         view=view,
@@ -178,18 +150,7 @@ def _plan(
     )
 
 
-def _readable(opened: OpenStream, view: View, request: Request, selected: Selected) -> Selected:
-    """Offsets without those of blocks that a sink needs whole, and that Kafka no longer has whole."""
-    replays = request.kind == LaneKind.REPLAY
-    part = selected.ranges if replays else selected.again
-    lost = whole_blocks.lost_with(opened, view, part, chosen_sinks.named(opened, request.sinks))
-    if not lost:
-        return selected
-    left_out = {**selected.left_out, answers.UNIT_LOST: lost}
-    return replace(selected, left_out=left_out, **{"ranges" if replays else "again": part - lost})
-
-
-def _check(request: Request, selected: Selected) -> None:
+def _check(request: Request, selected: SelectedOffsets) -> None:
     what = request.kind.value
     if request.strict and selected.left_out:
         number = sum(part.count() for part in selected.left_out.values())
@@ -203,25 +164,27 @@ def _check(request: Request, selected: Selected) -> None:
         )
 
 
-def check(opened: OpenStream, plan: Plan, now: View) -> None:
+def check(opened: OpenStream, plan: Plan, now: LedgerSnapshot) -> None:
     """Raises StaleLedger when its request names a plan, and by the ledger as it is `now` the run would do anything else."""
     wanted = plan.request.plan
     if wanted and digest(opened, plan, now) != wanted:
         raise StaleLedger(
-            f"the plan {wanted[:12]} of {opened.book.stream} is stale: since it was made, the offsets that a "
+            f"the plan {wanted[:12]} of {opened.ledger.stream} is stale: since it was made, the offsets that a "
             f"{plan.kind.value} would read, its sinks, the windows that it would replace, or the stream file have changed. "
             "Nothing was changed. Plan again"
         )
 
 
-def digest(opened: OpenStream, plan: Plan, now: View | None = None) -> str:
+def digest(opened: OpenStream, plan: Plan, now: LedgerSnapshot | None = None) -> str:
     """The digest of a plan: stream file, sinks, offsets, and the generation of the results in its view, or `now`.
 
     Each sink that the run writes counts: one that was written alone may have other results. Nothing outside of the
     offsets changes the digest, such as the reading of the ingest.
     """
     view, request = now or plan.view, plan.request
-    checksum = sha256(f"{plan.kind.value} {opened.book.stream} {opened.file.digest} {sorted(request.sinks)}\n".encode())
+    checksum = sha256(
+        f"{plan.kind.value} {opened.ledger.stream} {opened.file.digest} {sorted(request.sinks)}\n".encode()
+    )
     for name, part in (("read", plan.ranges), ("again", plan.again)):
         for range_ in part:
             checksum.update(f"{name} {range_}\n".encode())
@@ -231,7 +194,7 @@ def digest(opened: OpenStream, plan: Plan, now: View | None = None) -> str:
 
 
 def _authority(
-    opened: OpenStream, view: View, request: Request, chosen: RangeSet
+    opened: OpenStream, view: LedgerSnapshot, request: Request, chosen: RangeSet
 ) -> Iterator[tuple[str, TopicPartition, int, int, int]]:
     """The authority at some offsets, in each sink that a run writes; with all sinks, also for the dead letters.
 
@@ -269,9 +232,9 @@ def stored_now(opened: OpenStream, plan: Plan) -> StoredMessages:
 
 def kept(opened: OpenStream, plan: Plan) -> dict[str, Any]:
     """A plan for the next task of a DAG, which `restored` reads: its offsets are in the ledger, by their digests."""
-    parts = {"selection": plan.all, "again": plan.again, "added": plan.added}
+    parts = {"selection": plan.all, "again": plan.again}
     return {
-        **{name: opened.book.store_selection(part).digest if part else "" for name, part in parts.items()},
+        **{name: opened.ledger.store_selection(part).digest if part else "" for name, part in parts.items()},
         "asked": dict(plan.fields),
     }
 
@@ -281,8 +244,8 @@ def restored(opened: OpenStream, request: Request, run: str, value: Mapping[str,
     fields = value["asked"]
     if (begun := plan_of_run(opened, request, run, fields)) is not None:
         return begun
-    whole, again, added = (
+    whole, again = (
         selecting.stored_selection(opened, value[name]) if value.get(name) else NOTHING
-        for name in ("selection", "again", "added")
+        for name in ("selection", "again")
     )
-    return plan_offsets(opened, request, whole - again - added, again - added, fields=fields)
+    return plan_offsets(opened, request, whole - again, again, fields=fields)

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tidemark.errors import RecordsGone, WrongUse
-from tidemark.offsets.coordinates import Named, columns_of, each_once, rows_of_csv
+from tidemark.offsets.coordinates import NamedOffsets, columns_of, each_once, rows_of_csv
 from tidemark.offsets.parquet_folders import files_in
 from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, Interval, RangeSet, TopicPartition
 
@@ -31,23 +31,23 @@ _LOCAL = "file://"
 # Kafka's own rule (org.apache.kafka.common.internals.Topic).
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _MAX_PARTITION = 2**31 - 1
-_MOST_INCARNATIONS = 999_999_999
-_MOST_SHOWN = 100
+_MAX_INCARNATIONS = 999_999_999
+_MAX_SHOWN = 100
 # Enough for what an export has of a message of a megabyte.
-_MOST_OF_A_LINE = 4_000_000
+_MAX_OF_A_LINE = 4_000_000
 # Rows of a Parquet file that are held as Python's objects; the longest text that can be a name; and the largest column
 # of a row group: 16 million offsets are 128 MB.
 _ROWS_AT_ONCE = 65_536
-_MOST_OF_A_TEXT = 1_000
-_MOST_OF_A_COLUMN = 512 << 20
+_MAX_OF_A_TEXT = 1_000
+_MAX_OF_A_COLUMN = 512 << 20
 # What is copied from a lake to this machine's disk to be read.
-_MOST_COPIED = 2 << 30
+_MAX_COPIED = 2 << 30
 
 # Where each row stands, as `FILE:LINE`, and its topic, partition and offset; maybe its incarnation.
 Rows = Iterator[tuple[str, Sequence[Any]]]
 
 
-def records_in(name: str) -> Named:
+def records_in(name: str) -> NamedOffsets:
     """The records in a file, or in a folder of Parquet files or a Delta table, below the folder that TIDEMARK_SELECTIONS names.
 
     A column `incarnation` or `_incarnation` says which one is meant. Raises WrongUse naming the file, and the line of what is
@@ -89,9 +89,9 @@ def _copied(folder: str, name: str, local: Path) -> Path:
             raise _missing(name)
         inside = [info] if info.is_file else filesystem.get_file_info(fs.FileSelector(there, recursive=True))
         size = sum(one.size or 0 for one in inside)
-        if size > _MOST_COPIED:
+        if size > _MAX_COPIED:
             raise WrongUse(
-                f"records_file {name}: has {size} bytes, and up to {_MOST_COPIED} are copied from a lake to be read. Write a "
+                f"records_file {name}: has {size} bytes, and up to {_MAX_COPIED} are copied from a lake to be read. Write a "
                 "file with the columns topic, partition and offset alone"
             )
         here = local / path
@@ -100,7 +100,7 @@ def _copied(folder: str, name: str, local: Path) -> Path:
         return here
 
 
-def records_of(name: str, rows: Rows, columns: Sequence[str] = ("", "", "")) -> Named:
+def records_of(name: str, rows: Rows, columns: Sequence[str] = ("", "", "")) -> NamedOffsets:
     """The records in some rows. `columns`: what an error says after the place, for topic, partition and offset."""
     alone, exact = dict[TopicPartition, list[Interval]](), dict[TopicPartition, list[Interval]]()
     of_topic, of_partition, of_offset = columns
@@ -114,13 +114,13 @@ def records_of(name: str, rows: Rows, columns: Sequence[str] = ("", "", "")) -> 
             raise _wrong(f"{place}{of_offset}", "an offset from 0 to 2^63-2", offset)
         incarnation = next((one for one in numbered if one not in (None, "")), None)
         of_it = _number(incarnation)
-        if incarnation is not None and (of_it is None or not FIRST_INCARNATION <= of_it <= _MOST_INCARNATIONS):
+        if incarnation is not None and (of_it is None or not FIRST_INCARNATION <= of_it <= _MAX_INCARNATIONS):
             raise _wrong(place, "an incarnation of a topic, from 1 on, or none", incarnation)
         records = alone if of_it is None else exact
         records.setdefault(TopicPartition(topic, number, of_it or FIRST_INCARNATION), []).append((at, at + 1))
     if not alone and not exact:
         raise WrongUse(f"records_file {name}: it has no records")
-    return Named(RangeSet.of_intervals(alone.items()), RangeSet.of_intervals(exact.items()))
+    return NamedOffsets(RangeSet.of_intervals(alone.items()), RangeSet.of_intervals(exact.items()))
 
 
 def _allowed(folder: Path, name: str) -> Path:
@@ -195,10 +195,10 @@ def _of_json_lines(path: Path) -> Rows:
 def _lines(path: Path, file: TextIO) -> Iterator[str]:
     """The lines of a file, with a bound on their length."""
     number = 0
-    while line := file.readline(_MOST_OF_A_LINE + 1):
+    while line := file.readline(_MAX_OF_A_LINE + 1):
         number += 1
-        if len(line) > _MOST_OF_A_LINE:
-            raise WrongUse(f"{path}:{number}: the line has more than {_MOST_OF_A_LINE} characters")
+        if len(line) > _MAX_OF_A_LINE:
+            raise WrongUse(f"{path}:{number}: the line has more than {_MAX_OF_A_LINE} characters")
         yield line
 
 
@@ -254,10 +254,10 @@ def _check_types(path: Path, names: Sequence[str], file: ParquetFile) -> None:
         next(file.iter_batches(1, row_groups=[group], columns=list(names)), None)
         part = file.metadata.row_group(group)
         for column in map(part.column, wanted):
-            if column.total_uncompressed_size > _MOST_OF_A_COLUMN:
+            if column.total_uncompressed_size > _MAX_OF_A_COLUMN:
                 raise WrongUse(
                     f"{path}: the column {column.path_in_schema} has {column.total_uncompressed_size} bytes in one row "
-                    f"group, and may have {_MOST_OF_A_COLUMN}. Write smaller row groups, of these columns alone"
+                    f"group, and may have {_MAX_OF_A_COLUMN}. Write smaller row groups, of these columns alone"
                 )
 
 
@@ -278,7 +278,7 @@ def _check_texts(place: str, column: Any) -> None:
             longest = max((value.as_buffer().size for value in values if value.is_valid), default=0)
         else:
             longest = pyarrow.compute.max(pyarrow.compute.binary_length(values)).as_py() or 0
-        if longest > _MOST_OF_A_TEXT:
+        if longest > _MAX_OF_A_TEXT:
             raise WrongUse(f"{place}: a text of {longest} bytes, which is no name of a topic and no number")
 
 
@@ -295,4 +295,4 @@ def _number(value: object) -> int | None:
 
 def _shown(value: object) -> str:
     said = repr(value)
-    return said[:_MOST_SHOWN] + ("..." if len(said) > _MOST_SHOWN else "")
+    return said[:_MAX_SHOWN] + ("..." if len(said) > _MAX_SHOWN else "")

@@ -6,16 +6,19 @@ A form names such a table, and an error shows the contents of a wrong cell. So t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidemark.clients.hbase.endpoint import hbase_endpoint
-from tidemark.clients.hbase.gateway import Gateway, TableMissing
-from tidemark.clients.hbase.tables import check_families
+from tidemark.clients.hbase.endpoint import TableMissing, hbase_endpoint
 from tidemark.errors import RecordsGone, WrongUse
-from tidemark.offsets.coordinates import Named
+from tidemark.offsets.coordinates import NamedOffsets
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.record_files import Rows, records_in, records_of
 from tidemark.streams.record_tables import RecordTable
+
+if TYPE_CHECKING:
+    from tidemark.clients.hbase.gateway import Gateway
+
+# HBase's client is loaded where it is needed: every command that takes records comes by here.
 
 _TABLE = "hbase:"
 # Java's int and long, as HBase's `Bytes.toBytes` writes them. With 0 as the first byte they are no text, and not
@@ -23,7 +26,7 @@ _TABLE = "hbase:"
 _INTEGERS = (4, 8)
 
 
-def named_records(opened: OpenStream, name: str) -> Named:
+def named_records(opened: OpenStream, name: str) -> NamedOffsets:
     """The records in a file below TIDEMARK_SELECTIONS, or with `hbase:TABLE` in a table that the stream file allows.
 
     Raises WrongUse naming the file and the line, or the table, the row and the column, of what is wrong. Raises Unreachable.
@@ -31,6 +34,8 @@ def named_records(opened: OpenStream, name: str) -> Named:
     table = _named(opened, name)
     if table is None:
         return records_in(name)
+    from tidemark.clients.hbase.gateway import Gateway
+
     gateway = Gateway(hbase_endpoint(opened.connections(table.hbase)))
     try:
         return records_of(name, _rows(gateway, table), [f", column {column}" for column in table.columns])
@@ -56,6 +61,8 @@ def _named(opened: OpenStream, name: str) -> RecordTable | None:
 
 def _rows(gateway: Gateway, table: RecordTable) -> Rows:
     """The rows that have a cell in any of the three columns, read in pages."""
+    from tidemark.clients.hbase.tables import check_families
+
     check_families(gateway, table.table, {column.partition(":")[0]: {} for column in table.columns})
     columns = [column.encode() for column in table.columns]
     for key, cells in gateway.scan(table.table, b"", None, columns=columns):

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import View
 from tidemark.ledger.erasures import erased_by_answer
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.ledger.incarnations import assign_incarnations
+from tidemark.ledger.ledger import LedgerSnapshot
 from tidemark.ledger.records import INGEST, LaneKind, Register
-from tidemark.offsets.coordinates import Coordinate, Named, parse_ranges, parse_records
+from tidemark.offsets.coordinates import Coordinate, NamedOffsets, parse_ranges, parse_records
 from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.planning import checking, planner
-from tidemark.planning.inputs import Known
+from tidemark.planning.inputs import KafkaState
 from tidemark.runs.live.kafka_now import known_now, newest_incarnations, topics_now
 from tidemark.runs.live.message_lookup import of_the_stream
 from tidemark.runs.live.open_stream import OpenStream
@@ -29,7 +29,7 @@ from tidemark.runs.windows.ingest import start_positions
 
 
 @dataclass(frozen=True)
-class Selected:
+class SelectedOffsets:
     """The requested offsets that a run can read, and the others by the answer to each.
 
     A backfill may also read `again` offsets that windows have read; no other request does.
@@ -52,7 +52,7 @@ def named_alone(opened: OpenStream, request: BackfillRequest | ReplayRequest) ->
     if request.since or request.until_time:
         return within_times(opened, request.since, request.until_time, request.if_none)
     if request.ranges or request.records or request.records_file:
-        stored = opened.book.register()
+        stored = opened.ledger.register()
         return _by_name(opened, stored[1] if stored else None, request)
     if isinstance(request, BackfillRequest):
         return None
@@ -62,8 +62,8 @@ def named_alone(opened: OpenStream, request: BackfillRequest | ReplayRequest) ->
 
 
 def select(
-    opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest, named: RangeSet | None = None
-) -> Selected:
+    opened: OpenStream, view: LedgerSnapshot, request: BackfillRequest | ReplayRequest, named: RangeSet | None = None
+) -> SelectedOffsets:
     """The offsets that a request names, divided into those that a lane of its kind may take, and the others.
 
     `named`: these offsets, if they are known. Raises WrongUse, TopicGone, TopicRecreated, Unreachable.
@@ -81,19 +81,19 @@ def select(
         again = left_out.pop(answers.READ_ALREADY, RangeSet())
         if request.sinks and selected.ranges:
             # The other sinks need these too: another backfill reads them, into all sinks.
-            return Selected(RangeSet(), again=again, left_out={answers.NOT_READ: selected.ranges, **left_out})
-        return Selected(selected.ranges, again=again, left_out=left_out)
+            return SelectedOffsets(RangeSet(), again=again, left_out={answers.NOT_READ: selected.ranges, **left_out})
+        return SelectedOffsets(selected.ranges, again=again, left_out=left_out)
     return selected
 
 
-def answered(opened: OpenStream, view: View, kind: LaneKind, wanted: RangeSet) -> Selected:
+def answered(opened: OpenStream, view: LedgerSnapshot, kind: LaneKind, wanted: RangeSet) -> SelectedOffsets:
     """The part of some offsets that a lane may take: a replay takes covered offsets, a backfill the others."""
     read_before = view.register.topics if view.register else {}
     asked = {at.topic for at in wanted.partitions}
     known = known_now(opened, tuple(sorted(of_the_stream(opened, asked))), learn=False)
     # Kafka's messages of a topic that was deleted or recreated do not answer questions about the one before.
     checking.check_topics(known, tuple(sorted(asked & set(read_before))), set(read_before))
-    return Selected(*answers.before(kind, wanted, known, *_read_below_and_erased(view)))
+    return SelectedOffsets(*answers.before(kind, wanted, known, *_read_below_and_erased(view)))
 
 
 def _by_name(opened: OpenStream, register: Register | None, request: BackfillRequest | ReplayRequest) -> RangeSet:
@@ -104,7 +104,7 @@ def _by_name(opened: OpenStream, register: Register | None, request: BackfillReq
     return with_incarnations(register, named_records(opened, request.records_file))
 
 
-def _named(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest) -> RangeSet:
+def _named(opened: OpenStream, view: LedgerSnapshot, request: BackfillRequest | ReplayRequest) -> RangeSet:
     """The offsets of a request that only the history tells."""
     if isinstance(request, BackfillRequest):
         return _holes(opened, view) if request.holes else before_the_first_window(opened, view)
@@ -113,7 +113,7 @@ def _named(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequ
     return everything_from_the_start(opened, view)
 
 
-def with_incarnations(register: Register | None, named: Named) -> RangeSet:
+def with_incarnations(register: Register | None, named: NamedOffsets) -> RangeSet:
     """Offsets that people named; those in three parts in the newest incarnation of each topic, the only readable one.
 
     So the answer to offsets below a cut is that they were cut. Topics that were never read have the first incarnation.
@@ -126,19 +126,21 @@ def with_incarnations(register: Register | None, named: Named) -> RangeSet:
     return filled | named.exact
 
 
-def _dead_letters(opened: OpenStream, view: View, wanted: DeadLetterFilter) -> Selected:
+def _dead_letters(opened: OpenStream, view: LedgerSnapshot, wanted: DeadLetterFilter) -> SelectedOffsets:
     letters = dead_letters.redrive(opened, wanted, view)
     most = opened.stream.dead_letters.max_redrives
     left_out = {answers.EXPIRED: letters.expired, dead_letters.too_often(most): letters.too_often}
-    return Selected(letters.ranges, {why: ranges for why, ranges in left_out.items() if ranges}, dead=letters.ranges)
+    return SelectedOffsets(
+        letters.ranges, {why: ranges for why, ranges in left_out.items() if ranges}, dead=letters.ranges
+    )
 
 
-def _holes(opened: OpenStream, view: View) -> RangeSet:
+def _holes(opened: OpenStream, view: LedgerSnapshot) -> RangeSet:
     """The holes of the stream. Raises WrongUse when there are none."""
     missing = holes(view.windows, Ingest.seen(view))
     if not missing:
         raise WrongUse(
-            f"{opened.book.stream} has no holes: from the beginning of the ingest to its position, every offset is in a "
+            f"{opened.ledger.stream} has no holes: from the beginning of the ingest to its position, every offset is in a "
             "window, lost, or skipped. To read what lies before that: everything_before (--before-first), or name the offsets"
         )
     return missing
@@ -146,12 +148,12 @@ def _holes(opened: OpenStream, view: View) -> RangeSet:
 
 def divided(opened: OpenStream, wanted: RangeSet) -> Mapping[str, RangeSet]:
     """Split offsets: those that were erased, that a window has read, that the ingest will read, and the others."""
-    read, below, gone = _read_below_and_erased(opened.book.view())
+    read, below, gone = _read_below_and_erased(opened.ledger.view())
     left = wanted - RangeSet(range_ for part in gone.values() for range_ in part)
     return {why: wanted & part for why, part in gone.items()} | answers.split_by_lane(left, read, below)
 
 
-def _read_below_and_erased(view: View) -> tuple[RangeSet, RangeSet, dict[str, RangeSet]]:
+def _read_below_and_erased(view: LedgerSnapshot) -> tuple[RangeSet, RangeSet, dict[str, RangeSet]]:
     """The offsets that committed windows cover, those below the ingest positions, and what was erased, by its answer."""
     return view.authority.covered(), view.below, erased_by_answer(view.windows)
 
@@ -179,7 +181,7 @@ def times(since: str, until: str) -> tuple[datetime | None, datetime | None]:
 FirstAt = Mapping[tuple[str, int], int | None]
 
 
-def between(known: Known, lower: FirstAt | None, upper: FirstAt | None, *, since: str, if_none: str) -> RangeSet:
+def between(known: KafkaState, lower: FirstAt | None, upper: FirstAt | None, *, since: str, if_none: str) -> RangeSet:
     """The offsets between two times. A bound has, per (topic, partition), the first offset at or after its time; None
     for no bound.
 
@@ -207,7 +209,7 @@ def between(known: Known, lower: FirstAt | None, upper: FirstAt | None, *, since
     )
 
 
-def _at(opened: OpenStream, known: Known, time: datetime | None) -> FirstAt | None:
+def _at(opened: OpenStream, known: KafkaState, time: datetime | None) -> FirstAt | None:
     if time is None:
         return None
     return first_at(opened, known.logs, milliseconds(time))
@@ -233,14 +235,14 @@ def between_offsets(
     topics = {at.topic for at in starts | ends}
     known = known_now(opened, tuple(sorted(of_the_stream(opened, topics))), learn=False)
     logs = known.partitions()
-    head = opened.book.head(INGEST)
+    head = opened.ledger.head(INGEST)
     positions = head.head.offsets() if head is not None else {}
     newest = {(at.topic, at.partition): at for at in logs}
     ranges = []
     for named in sorted(starts | ends):
         at = newest.get((named.topic, named.partition))
         if at is None:
-            raise WrongUse(f"{named} does not exist, or its topic is not the one that {opened.book.stream} has read")
+            raise WrongUse(f"{named} does not exist, or its topic is not the one that {opened.ledger.stream} has read")
         open_end = logs[at].end if to_the_end else positions.get(at, logs[at].end)
         ranges.append(OffsetRange(at, starts.get(named, known.begins(at, logs[at])), ends.get(named, open_end)))
     return RangeSet(ranges)
@@ -256,15 +258,15 @@ def _by_partition(coordinates: Sequence[Coordinate]) -> dict[TopicPartition, int
     return offsets
 
 
-def in_known_incarnations(opened: OpenStream, named: Named) -> RangeSet:
+def in_known_incarnations(opened: OpenStream, named: NamedOffsets) -> RangeSet:
     """Offsets that people named, in the incarnations to which they belong, as `tidemark show` finds them.
 
     Raises WrongUse for a topic that the stream has never read, and for an unknown incarnation.
     """
-    topics = opened.book.topics()
+    topics = opened.ledger.topics()
     for at in (*named.open.partitions, *named.exact.partitions):
         if not topics.get(at.topic):
-            raise WrongUse(f"{at.topic}: the stream {opened.book.stream} has never read this topic")
+            raise WrongUse(f"{at.topic}: the stream {opened.ledger.stream} has never read this topic")
     for at in named.exact.partitions:
         known = sorted(incarnation.incarnation for incarnation in topics[at.topic])
         if at.incarnation not in known:
@@ -272,9 +274,9 @@ def in_known_incarnations(opened: OpenStream, named: Named) -> RangeSet:
     return assign_incarnations(topics, named.open) | named.exact
 
 
-def everything_from_the_start(opened: OpenStream, view: View | None = None) -> RangeSet:
+def everything_from_the_start(opened: OpenStream, view: LedgerSnapshot | None = None) -> RangeSet:
     """The offsets from `start` on that windows have read and Kafka still holds. Ignores the stored positions."""
-    view = view or opened.book.view()
+    view = view or opened.ledger.view()
     topics = topics_now(opened)
     known = known_now(opened, topics, learn=False)
     start = start_positions(opened, known, topics)
@@ -282,18 +284,18 @@ def everything_from_the_start(opened: OpenStream, view: View | None = None) -> R
     return planner.offsets_within(known, above) & view.authority.covered()
 
 
-def before_the_first_window(opened: OpenStream, view: View | None = None) -> RangeSet:
+def before_the_first_window(opened: OpenStream, view: LedgerSnapshot | None = None) -> RangeSet:
     """The offsets below the ingest's beginning that Kafka still holds and no lane has covered."""
-    view = view or opened.book.view()
+    view = view or opened.ledger.view()
     known = known_now(opened, topics_now(opened), learn=False)
     if INGEST not in view.heads:
-        raise WrongUse(f"{opened.book.stream} has no ingest lane yet: run the ingest once first")
+        raise WrongUse(f"{opened.ledger.stream} has no ingest lane yet: run the ingest once first")
     return planner.offsets_within(known, view.below) - view.authority.covered()
 
 
 def stored_selection(opened: OpenStream, digest: str) -> RangeSet:
     """The offsets of a stored selection. Raises WrongUse when no selection has this digest."""
-    selection = opened.book.find_selection(digest)
+    selection = opened.ledger.find_selection(digest)
     if selection is None:
-        raise WrongUse(f"{opened.book.stream} has no stored selection {digest}")
+        raise WrongUse(f"{opened.ledger.stream} has no stored selection {digest}")
     return selection

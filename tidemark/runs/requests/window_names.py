@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Committed, View
+from tidemark.ledger.ledger import Committed, LedgerSnapshot
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live.open_stream import OpenStream
 
 
-def read_by(opened: OpenStream, view: View, named: str) -> RangeSet:
+def read_by(opened: OpenStream, view: LedgerSnapshot, named: str) -> RangeSet:
     """The offsets that the named committed windows have read: LANE, LANE/NUMBER, or the run that committed them.
 
     Raises WrongUse for a name of no such window, and for windows that have read nothing.
@@ -17,10 +17,10 @@ def read_by(opened: OpenStream, view: View, named: str) -> RangeSet:
     windows = [window for window in view.windows if _is(window, named)]
     if not windows:
         raise WrongUse(
-            f"window {named}: {opened.book.stream} has no committed window of this name. Expected LANE, such as ingest; "
+            f"window {named}: {opened.ledger.stream} has no committed window of this name. Expected LANE, such as ingest; "
             "LANE/NUMBER, such as ingest/17; or the name of a run that has committed windows. "
-            f"`tidemark ledger show {opened.book.stream} --closed` lists the lanes; "
-            f"`tidemark window {opened.book.stream} LANE/NUMBER` names a window's run"
+            f"`tidemark ledger show {opened.ledger.stream} --closed` lists the lanes; "
+            f"`tidemark window {opened.ledger.stream} LANE/NUMBER` names a window's run"
         )
     offsets = RangeSet(range_ for window in windows for range_ in window.covers)
     if not offsets:
@@ -33,14 +33,14 @@ def read_by_one(opened: OpenStream, named: str) -> RangeSet | None:
     lane, _, number = named.rpartition("/")
     if not lane or not number.isascii() or not number.isdigit() or f"{int(number)}" != number or "/" in lane:
         return None
-    stored, seq = opened.book.head(lane), int(number)
+    stored, seq = opened.ledger.head(lane), int(number)
     if stored is None or not 0 < seq <= stored.head.seq:
         return None
-    recorded = opened.book.record(lane, seq) if seq < stored.head.seq else None
+    recorded = opened.ledger.record(lane, seq) if seq < stored.head.seq else None
     record = recorded[1] if recorded is not None else stored.head.last
     if record is None or record.seq != seq:
         return None
-    return opened.book.covers(record.window) or None
+    return opened.ledger.covers(record.window) or None
 
 
 def _is(window: Committed, named: str) -> bool:

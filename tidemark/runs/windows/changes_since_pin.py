@@ -2,57 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-from msgspec import structs
+from collections.abc import Mapping
 
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import SourceChanged
-from tidemark.ledger.records import BlockTallies, Window, WindowRange
+from tidemark.ledger.records import Window, WindowRange
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.live.kafka_now import asked_surely, newer_epochs
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.windows.earlier_counts import Attempted, check_widened
 
 
-def check_since_pin(
-    opened: OpenStream,
-    lane: str,
-    window: Window,
-    read: RangeSet,
-    tallies: Iterable[PartitionTally],
-    blocks: BlockTallies | None = None,
-) -> None:
-    """Step 5: check that Kafka is as it was at the pin, and has returned the messages that were counted before (`counted.py`).
-
-    `read`: the offsets that the window reads; `tallies` and `blocks`: the results. Raises SourceChanged.
-    """
-
-    def check() -> None:
-        if changes := changes_since_pin(opened.log, window, read):
-            raise SourceChanged(
-                f"Kafka changed while window {lane}/{window.seq} was processed: {'; '.join(changes)}. Nothing was committed."
-            )
-
-    check()
-    if check_widened(opened, lane, window, Attempted(read, tuple(tallies), blocks)):
-        # It asked Kafka by names: the topic must not have been recreated since the first check.
-        check()
+def check_since_pin(opened: OpenStream, lane: str, window: Window) -> None:
+    """Step 5: check that Kafka is as it was at the pin. Raises SourceChanged."""
+    if changes := changes_since_pin(opened.log, window):
+        raise SourceChanged(
+            f"Kafka changed while window {lane}/{window.seq} was processed: {'; '.join(changes)}. Nothing was committed."
+        )
 
 
-def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[str]:
-    """The changes since the window was pinned, in words; empty when all still fits (step 5).
-
-    `read`: the offsets that the window reads (`Book.reads`). Kafka need not have what it only erases.
-    """
-    judged = _judged(window, read)
-    topics = {range_.topic for range_ in judged}
+def changes_since_pin(kafka: KafkaLog, window: Window) -> list[str]:
+    """The changes since the window was pinned, in words; empty when all still fits (step 5)."""
+    topics = {range_.topic for range_ in window.ranges}
     now = asked_surely(
-        lambda: kafka.topics(topics, window.isolation), lambda logs: any(_ends_below(one, logs) for one in judged)
+        lambda: kafka.topics(topics, window.isolation),
+        lambda logs: any(_ends_below(one, logs) for one in window.ranges),
     )
-    ends = kafka.epoch_ends(newer_epochs(window, now, judged))
+    ends = kafka.epoch_ends(newer_epochs(window, now))
     changes = []
     for topic in sorted(topics):
         topic_id = window.topic_ids[topic]
@@ -60,7 +36,7 @@ def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[s
             changes.append(f"topic {topic} is gone")
         elif now[topic].topic_id != topic_id:
             changes.append(f"topic {topic} was recreated (id {now[topic].topic_id}, pinned {topic_id})")
-    for range_ in judged:
+    for range_ in window.ranges:
         log = now.get(range_.topic)
         if log is None or log.topic_id != window.topic_ids[range_.topic]:
             continue
@@ -88,25 +64,12 @@ def _ends_below(range_: WindowRange, logs: Mapping[str, TopicLog]) -> bool:
 
 def lost_since_pin(opened: OpenStream, window: Window) -> RangeSet:
     """The offsets that a pinned window reads, and that Kafka has deleted since."""
-    read = opened.book.reads(window)
-    judged = _judged(window, read)
-    logs = opened.log.topics({range_.topic for range_ in judged}, window.isolation)
-    return read & RangeSet(
+    logs = opened.log.topics({range_.topic for range_ in window.ranges}, window.isolation)
+    return opened.ledger.covers(window) & RangeSet(
         OffsetRange(range_.at, range_.start, min(range_.until, logs[range_.topic].partitions[range_.partition].start))
-        for range_ in judged
+        for range_ in window.ranges
         if range_.topic in logs
         and range_.partition in logs[range_.topic].partitions
         and logs[range_.topic].topic_id == window.topic_ids[range_.topic]
         and range_.start < min(range_.until, logs[range_.topic].partitions[range_.partition].start)
     )
-
-
-def _judged(window: Window, read: RangeSet) -> tuple[WindowRange, ...]:
-    """The ranges of a window, around what it reads. An empty range stays: the lane's position in it must not be cut."""
-    ranges = []
-    for range_ in window.ranges:
-        if range_.start == range_.until:
-            ranges.append(range_)
-        for part in (read & RangeSet([range_.as_range()])).hull():
-            ranges.append(structs.replace(range_, start=part.start, until=part.until))
-    return tuple(ranges)

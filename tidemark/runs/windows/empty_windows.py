@@ -29,6 +29,6 @@ class NothingToRead:
 
 def commit_unread(opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool = False) -> Record:
     """Commit a pending window that reads nothing. Raises what `protocol.process` raises."""
-    work = NothingToRead(opened.book.clock())
+    work = NothingToRead(opened.ledger.clock())
     this_run = lanes.this_run(opened, run)
-    return protocol.process(opened.book, opened.sweeper, work, unwatched, lane, seq, this_run, take_over=take_over)
+    return protocol.process(opened.ledger, opened.sweeper, work, unwatched, lane, seq, this_run, take_over=take_over)

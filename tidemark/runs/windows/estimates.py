@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.errors import TidemarkError
-from tidemark.ledger.book import View
+from tidemark.ledger.ledger import LedgerSnapshot
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.counting import number_of
@@ -22,7 +22,7 @@ from tidemark.sinks.reading import fewest_scans, pieces, rows_of_pieces
 # How many windows an estimate uses: enough for a day of hourly runs, and none from last year's code.
 _WINDOWS = 24
 # A plan looks up which of this many offsets are dead letters: one scan for those that are near one another.
-_MOST_LOOKED_UP = 10_000
+_MAX_LOOKED_UP = 10_000
 
 
 def estimated(opened: OpenStream, wanted: RangeSet, rate: int | None = None) -> dict[str, Any] | None:
@@ -32,8 +32,8 @@ def estimated(opened: OpenStream, wanted: RangeSet, rate: int | None = None) -> 
     `rate` in records a second, it takes at least the time that the rate asks for.
     """
     offsets = wanted.count()
-    stored = opened.book.head(INGEST)
-    likely = estimate(offsets, newest_of_lane(opened.book, INGEST, stored.head if stored else None, _WINDOWS))
+    stored = opened.ledger.head(INGEST)
+    likely = estimate(offsets, newest_of_lane(opened.ledger, INGEST, stored.head if stored else None, _WINDOWS))
     if likely is None:
         return None
     between, longer = scatter(wanted, sizes_for(opened, wanted))
@@ -58,7 +58,9 @@ def describe_estimate(estimate: dict[str, Any] | None) -> str:
     )
 
 
-def stored_now(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks, dead: RangeSet) -> StoredMessages:
+def stored_now(
+    opened: OpenStream, view: LedgerSnapshot, offsets: RangeSet, sinks: Sinks, dead: RangeSet
+) -> StoredMessages:
     """The number of messages of some offsets with rows in the sinks that a run would write; `dead` are known dead letters.
 
     Looks up which of the others are dead letters, if these are few and the store can be asked.
@@ -72,7 +74,7 @@ def stored_now(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks, 
     return union_estimate(parts, offsets.count())
 
 
-def _dead_letters(opened: OpenStream, view: View, offsets: RangeSet) -> RangeSet | None:
+def _dead_letters(opened: OpenStream, view: LedgerSnapshot, offsets: RangeSet) -> RangeSet | None:
     """Which of some offsets are dead letters that count; None where that is not known."""
     there = RangeSet(
         part
@@ -80,13 +82,13 @@ def _dead_letters(opened: OpenStream, view: View, offsets: RangeSet) -> RangeSet
         if (places := [tally.at for tally in window.record.tallies if tally.dead_letters])
         for part in view.authority.held_by(window.generation, window.covers.only(places) & offsets)
     )
-    if there.count() > _MOST_LOOKED_UP:
+    if there.count() > _MAX_LOOKED_UP:
         return None
     if not there:
         return there
     try:
         table = opened.dead_letter_table().only(("reason",))
-        rows = rows_of_pieces(opened.book, table, view, pieces(fewest_scans(there, there.hull())))
+        rows = rows_of_pieces(opened.ledger, table, view, pieces(fewest_scans(there, there.hull())))
         ranges = [OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1) for row in rows]
     except TidemarkError:
         # A plan does not depend on it.

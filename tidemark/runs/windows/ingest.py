@@ -19,7 +19,7 @@ from tidemark.ledger.register import new_token, open_lane
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
-from tidemark.planning.inputs import Known, Request
+from tidemark.planning.inputs import KafkaState, Request
 from tidemark.runs.live.conditions import request, sized
 from tidemark.runs.live.kafka_now import known_now, known_to_ingest, topics_now
 from tidemark.runs.live.open_stream import OpenStream
@@ -38,12 +38,12 @@ def plan_ingest(opened: OpenStream, run: str, *, again: bool = False) -> Pending
     before = committed_before(opened, INGEST, run) if again else []
     if before and before[-1].window.run == run:
         return next_window(opened, INGEST, run, before[-1].window.goal)
-    if opened.book.head(INGEST) is None:
+    if opened.ledger.head(INGEST) is None:
         # From then on, what is there may be of an attempt of this ledger.
         _check_unused(opened)
         start = _first_positions(opened, request(opened, run, topics_now(opened)))
         kept = () if Guarantee(opened.stream.guarantee) == Guarantee.NONE else start
-        open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=kept)
+        open_lane(opened.ledger, INGEST, LaneKind.INGEST, run=run, start=kept)
     return _pin_ingest(opened, run)
 
 
@@ -56,9 +56,9 @@ def import_positions(
     stream has positions already, or when no offset is of its topics.
     """
     topics = topics_now(opened)
-    if opened.book.head(INGEST) is not None:
+    if opened.ledger.head(INGEST) is not None:
         raise WrongUse(
-            f"{opened.book.stream} has positions already, and they never fall back: an import is for a new stream"
+            f"{opened.ledger.stream} has positions already, and they never fall back: an import is for a new stream"
         )
     given = {place: offset for place, offset in offsets.items() if place[0] in topics}
     if not given:
@@ -69,10 +69,10 @@ def import_positions(
     start = starting.start_positions(known, topics, others, given)
     if write:
         _check_unused(opened)
-        opening = open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start, reason="import")
+        opening = open_lane(opened.ledger, INGEST, LaneKind.INGEST, run=run, start=start, reason="import")
         if opening.head.positions != start:
             raise Conflict(
-                f"another program has begun {opened.book.stream} at other positions meanwhile; nothing was imported"
+                f"another program has begun {opened.ledger.stream} at other positions meanwhile; nothing was imported"
             )
     return start
 
@@ -80,7 +80,7 @@ def import_positions(
 def _check_unused(opened: OpenStream) -> None:
     """Raises LedgerContradiction where the results of a stream that begins are there already."""
     for sink in opened.stream.sinks:
-        kind_of(sink.type).without_spark().check_unused(opened, sink)
+        kind_of(sink.type).make_admin().check_unused(opened, sink)
 
 
 def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bool]:
@@ -88,7 +88,7 @@ def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bo
 
     None when nothing is new. Raises what planning raises, and TooLarge for a window that could not be pinned.
     """
-    stored = opened.book.head(INGEST)
+    stored = opened.ledger.head(INGEST)
     if stored is not None and stored.head.pending is not None:
         return stored.head.pending.window, True
     asked = request(opened, run, topics_now(opened))
@@ -96,7 +96,7 @@ def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bo
     window = _next_of_ingest(opened, asked, head, learn=False)[0]
     if window is not None:
         # As long as one that is pinned.
-        check_pending(opened.book.store, head, Pending(window=window, token=new_token(), previous="f" * 64))
+        check_pending(opened.ledger.store, head, Pending(window=window, token=new_token(), previous="f" * 64))
     return window, False
 
 
@@ -116,11 +116,11 @@ def _first_positions(opened: OpenStream, asked: Request) -> tuple[Position, ...]
 
 
 def _nothing_read(opened: OpenStream) -> Head:
-    stream, kind = opened.book.stream, LaneKind.INGEST
+    stream, kind = opened.ledger.stream, LaneKind.INGEST
     return Head(stream=stream, lane=INGEST, kind=kind, state=LaneState.OPEN, token="", seq=0, positions=())
 
 
-def start_positions(opened: OpenStream, known: Known, topics: tuple[str, ...]) -> tuple[Position, ...]:
+def start_positions(opened: OpenStream, known: KafkaState, topics: tuple[str, ...]) -> tuple[Position, ...]:
     """Where the ingest begins, as the stream file says."""
     start = opened.stream.source.start
     if isinstance(start, str):
@@ -137,7 +137,7 @@ def start_positions(opened: OpenStream, known: Known, topics: tuple[str, ...]) -
 
 
 def _pin_ingest(opened: OpenStream, run: str, goal: Mapping[TopicPartition, int] | None = None) -> Pending | None:
-    def plan(head: Head) -> tuple[Window | None, Known]:
+    def plan(head: Head) -> tuple[Window | None, KafkaState]:
         return _next_of_ingest(opened, request(opened, run, topics_now(opened)), head, goal)
 
     return pinning.pin(opened, INGEST, plan)
@@ -150,7 +150,7 @@ def _next_of_ingest(
     goal: Mapping[TopicPartition, int] | None = None,
     *,
     learn: bool = True,
-) -> tuple[Window | None, Known]:
+) -> tuple[Window | None, KafkaState]:
     seen = known = known_to_ingest(opened, asked, head, learn=learn)
     if asked.guarantee == Guarantee.NONE or not head.positions:
         head = structs.replace(head, positions=_positions_of_run(opened, known, asked, head))
@@ -159,7 +159,7 @@ def _next_of_ingest(
     return planner.next_window(head, known, sized(opened, known, asked), goal), seen
 
 
-def _positions_of_run(opened: OpenStream, known: Known, asked: Request, head: Head) -> tuple[Position, ...]:
+def _positions_of_run(opened: OpenStream, known: KafkaState, asked: Request, head: Head) -> tuple[Position, ...]:
     """For a lane without stored positions: where this run is after its last window, or where `start` says."""
     if head.last is not None and head.last.window.run == asked.run:
         return positions({range_.at: range_.until for range_ in head.last.window.ranges})
@@ -167,7 +167,7 @@ def _positions_of_run(opened: OpenStream, known: Known, asked: Request, head: He
 
 
 def _has_reached(opened: OpenStream, goal: Mapping[TopicPartition, int]) -> bool:
-    head = opened.book.head(INGEST)
+    head = opened.ledger.head(INGEST)
     if head is None or Guarantee(opened.stream.guarantee) == Guarantee.NONE:
         return False
     offsets = head.head.offsets()

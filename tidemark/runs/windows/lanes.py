@@ -17,6 +17,7 @@ from tidemark.errors import LaneClosed, SourceChanged, TidemarkError, WrongUse
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import (
     INGEST,
+    Erasure,
     Head,
     LaneEntry,
     LaneKind,
@@ -37,12 +38,12 @@ from tidemark.ledger.register import (
 )
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning import planner
-from tidemark.planning.dividing import MOST_LANES
-from tidemark.planning.inputs import Known
+from tidemark.planning.dividing import MAX_LANES
+from tidemark.planning.inputs import KafkaState
 from tidemark.runs.live.conditions import request, sized
 from tidemark.runs.live.kafka_now import known_now, with_epoch_ends
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.windows import chosen_sinks, pacing, pinning, whole_blocks
+from tidemark.runs.windows import chosen_sinks, pacing, pinning
 from tidemark.submit.command import TASK
 
 # A retried run looks for its committed windows among this many newest windows of its lane. That is one read for most
@@ -70,11 +71,11 @@ def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str
     mine = lanes_of(opened, kind, run)
     if not mine:
         return None
-    register = opened.book.register()
+    register = opened.ledger.register()
     entry = register[1].lanes.get(mine[0]) if register else None
-    asked = entry.asked if entry is not None else required_head(opened.book, mine[0]).head.asked
+    asked = entry.asked if entry is not None else required_head(opened.ledger, mine[0]).head.asked
     if fields is not None:
-        check_asked(opened.book.stream, run, asked, fields)
+        check_asked(opened.ledger.stream, run, asked, fields)
     return asked or RunRequest(fields={})
 
 
@@ -83,10 +84,10 @@ def lanes_by_job(opened: OpenStream, kind: LaneKind, run: str) -> list[list[str]
 
     Jobs may work at the same time: their offsets do not overlap.
     """
-    register = opened.book.register()
+    register = opened.ledger.register()
     open_now = register[1].lanes if register else {}
     jobs = (
-        [lane for lane in named if lane in open_now or opened.book.head(lane) is not None]
+        [lane for lane in named if lane in open_now or opened.ledger.head(lane) is not None]
         for named in may_open(kind, run)
     )
     # A run has opened all of its lanes in one step, and they are numbered without a gap.
@@ -98,7 +99,7 @@ def may_open(kind: LaneKind, run: str) -> list[list[str]]:
     again = kind == LaneKind.BACKFILL
     return [
         [lane_name(kind, run, number), *([again_lane(run, number)] if again else [])]
-        for number in range(1, MOST_LANES + 1)
+        for number in range(1, MAX_LANES + 1)
     ]
 
 
@@ -142,11 +143,11 @@ def completion_note(opened: OpenStream, kind: LaneKind, run: str) -> str:
 
 def selected_before(opened: OpenStream, lane: str) -> RangeSet:
     """The selection of a lane that an earlier try has opened; empty when there is no such lane."""
-    register, stored = opened.book.register(), opened.book.head(lane)
+    register, stored = opened.ledger.register(), opened.ledger.head(lane)
     entry = register[1].lanes.get(lane) if register else None
     last = stored.head.last if stored else None
     ref = entry.selection if entry is not None else last.window.selection if last else None
-    return opened.book.selection(ref) if ref is not None else NOTHING
+    return opened.ledger.selection(ref) if ref is not None else NOTHING
 
 
 def again_lane(run: str, number: int = 1) -> str:
@@ -167,14 +168,14 @@ def lane_name(kind: LaneKind, run: str, number: int = 1) -> str:
 
 def committed_before(opened: OpenStream, lane: str, run: str) -> list[Record]:
     """The windows that a run has committed in a lane, in order; only among the newest `RETRIED_WITHIN` windows."""
-    stored = opened.book.head(lane)
-    newest = newest_of_lane(opened.book, lane, stored.head if stored else None, RETRIED_WITHIN)
+    stored = opened.ledger.head(lane)
+    newest = newest_of_lane(opened.ledger, lane, stored.head if stored else None, RETRIED_WITHIN)
     return sorted((record for record in newest if record.attempt.run == run), key=lambda record: record.seq)
 
 
 def is_done(opened: OpenStream, lane: str) -> bool:
     """Whether a backfill or replay has read its whole selection. Raises LaneClosed if the lane was closed before that."""
-    stored = opened.book.head(lane)
+    stored = opened.ledger.head(lane)
     if stored is None or stored.head.state != LaneState.CLOSED:
         return False
     check_not_early(stored.head)
@@ -190,12 +191,16 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     """
     if is_done(opened, lane):
         return None
-    register = opened.book.register()
+    register = opened.ledger.register()
     entry = register[1].lanes.get(lane) if register else None
     if entry is None or entry.selection is None:
-        raise WrongUse(f"{opened.book.stream} has no lane {lane} over a selection")
+        raise WrongUse(f"{opened.ledger.stream} has no lane {lane} over a selection")
     try:
-        pending = _pin_selected(opened, lane, run, entry, entry.selection)
+        pending = (
+            _pin_selected(opened, lane, run, entry, entry.selection)
+            if entry.erases is None
+            else _pin_erasure(opened, lane, run, entry, entry.erases)
+        )
     except LaneClosed:
         if is_done(opened, lane):
             return None
@@ -206,60 +211,47 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     except (WrongUse, SourceChanged) as problem:
         raise type(problem)(f"{problem} {_kept(opened, lane)}") from problem
     if pending is not None:
-        check_not_paused(opened.book, lane)
+        check_not_paused(opened.ledger, lane)
     return pending
 
 
 class _Never(Exception):
     """Raised when what a lane was asked for can never be read."""
 
-    def __init__(self, problem: WrongUse | SourceChanged) -> None:
+    def __init__(self, problem: SourceChanged) -> None:
         super().__init__(str(problem))
         self.problem = problem
 
 
 def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
-    chosen_sinks.check_still_there(opened, f"{opened.book.stream}/{lane}", entry.sinks)
-    selection = opened.book.selection(ref)
-    at_once = whole_blocks.read_at_once(opened, entry.sinks) if entry.kind != LaneKind.BACKFILL else None
-    erasing = _erasing(opened, entry)
-    read = selection if erasing is None else selection - erasing.offsets
-    named = entry.asked.named if entry.asked is not None else None
-    topics = tuple(sorted({at.topic for at in read.partitions}))
-    ends = {range_.partition: range_.until for range_ in read.hull()}
+    chosen_sinks.check_still_there(opened, f"{opened.ledger.stream}/{lane}", entry.sinks)
+    selection = opened.ledger.selection(ref)
+    topics = tuple(sorted({at.topic for at in selection.partitions}))
+    ends = {range_.partition: range_.until for range_ in selection.hull()}
     most = pacing.most_records(opened.stream.limits.max_records, _rate(opened, entry))
     asked = replace(request(opened, run, topics, entry.reason), max_records=most, sinks=entry.sinks)
 
-    def plan(head: Head) -> tuple[Window | None, Known]:
-        # An erasure that reads nothing asks Kafka nothing.
-        ingest = opened.book.head(INGEST)
-        known = known_now(opened, topics, learn=True, reached=ends) if topics else Known({}, {})
-        known = with_epoch_ends(opened, known, ingest.head) if ingest and topics else known
-        sizes = sized(opened, known, asked)
+    def plan(head: Head) -> tuple[Window | None, KafkaState]:
+        ingest = opened.ledger.head(INGEST)
+        known = known_now(opened, topics, learn=True, reached=ends)
+        known = with_epoch_ends(opened, known, ingest.head) if ingest else known
         try:
-            window = planner.next_selected(head, known, sizes, selection, ref, at_once and whole, erasing, named)
+            window = planner.next_selected(head, known, sized(opened, known, asked), selection, ref)
         except SourceChanged as problem:
             raise _Never(problem) from problem
         return window, known
 
-    def whole(chosen: RangeSet, left: RangeSet) -> RangeSet:
-        try:
-            return at_once(chosen, left) if at_once is not None else chosen
-        except WrongUse as problem:
-            raise _Never(problem) from problem
-
     return pinning.pin(opened, lane, plan)
 
 
-def _erasing(opened: OpenStream, entry: LaneEntry) -> planner.PlannedErasure | None:
-    if entry.erases is None:
-        return None
-    return planner.PlannedErasure(opened.book.selection(entry.erases.selection), entry.erases)
+def _pin_erasure(opened: OpenStream, lane: str, run: str, entry: LaneEntry, erasure: Erasure) -> Pending | None:
+    offsets, asked = opened.ledger.selection(erasure.selection), request(opened, run, (), entry.reason)
+    return pinning.pin(opened, lane, lambda head: (planner.erasing(head, asked, erasure, offsets), KafkaState({}, {})))
 
 
 def rate_of(opened: OpenStream, lane: str) -> int | None:
     """The most records a second that an open lane reads on average; None for the ingest, and where nothing limits it."""
-    register = opened.book.register()
+    register = opened.ledger.register()
     entry = register[1].lanes.get(lane) if register else None
     return _rate(opened, entry) if lane != INGEST and entry is not None else None
 
@@ -270,21 +262,19 @@ def _rate(opened: OpenStream, entry: LaneEntry) -> int | None:
 
 def _freed(opened: OpenStream, lane: str, problem: TidemarkError) -> str:
     """Close a lane if it has no committed and no pending window. Returns a sentence on its claim."""
-    head = required_head(opened.book, lane).head
+    head = required_head(opened.ledger, lane).head
     if head.seq == 0 and head.pending is None:
-        close_lane(opened.book, lane, because=f"{type(problem).__name__}: {problem}"[: protocol.MOST_REASON])
+        close_lane(opened.ledger, lane, because=f"{type(problem).__name__}: {problem}"[: protocol.MAX_REASON])
         return f"Nothing was read, and what {lane} had claimed is free again."
     return _kept(opened, lane)
 
 
 def _kept(opened: OpenStream, lane: str) -> str:
-    return (
-        f"What {lane} has not read stays claimed. To free it: tidemark cancel {opened.book.stream} {lane} --reason ..."
-    )
+    return f"What {lane} has not read stays claimed. To free it: tidemark cancel {opened.ledger.stream} {lane} --reason ..."
 
 
 def finish(opened: OpenStream, lane: str) -> None:
     """Settle a lane. Close the lane too if it is a backfill or replay that is done."""
-    protocol.settle(opened.book, opened.sweeper, lane)
+    protocol.settle(opened.ledger, opened.sweeper, lane)
     if lane != INGEST:
-        close_lane(opened.book, lane)
+        close_lane(opened.ledger, lane)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from tidemark.commit import protocol
 from tidemark.ledger.records import INGEST, Head, Pending, Window
 from tidemark.planning.checking import check_reached
-from tidemark.planning.inputs import Known
+from tidemark.planning.inputs import KafkaState
 from tidemark.runs.live.kafka_now import note_partitions
 from tidemark.runs.live.open_stream import OpenStream
 
 # The next window for a settled head (None when there is nothing to read), and what was known about Kafka then.
-Plan = Callable[[Head], tuple[Window | None, Known]]
+Plan = Callable[[Head], tuple[Window | None, KafkaState]]
 
 
 def pin(opened: OpenStream, lane: str, plan: Plan) -> Pending | None:
@@ -29,9 +29,9 @@ def pin(opened: OpenStream, lane: str, plan: Plan) -> Pending | None:
         note_partitions(opened, known, ingest)
         return window
 
-    return protocol.pin(opened.book, opened.sweeper, lane, noted)
+    return protocol.pin(opened.ledger, opened.sweeper, lane, noted)
 
 
 def _ingest(opened: OpenStream) -> Head | None:
-    stored = opened.book.head(INGEST)
+    stored = opened.ledger.head(INGEST)
     return stored.head if stored else None

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 from pydantic import Field
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.settings.parts import ConnectionName, Topic
-from tidemark.sinks.contract import Owned, PlainSink, StoreSettings, check_packages, type_of
+from tidemark.sinks.contract import OwnedPlace, SinkAdmin, SinkSettings, StoreSettings, check_packages, type_of
 
 if TYPE_CHECKING:
     from tidemark.offsets.coordinates import Coordinate
@@ -62,6 +62,21 @@ class DeadLetterSettings(StoreSettings):
     def place(self, connections: Connections) -> dict[str, str]:
         """Where the dead letters are, as receipts say it, without an attempt's own folder."""
 
+    @property
+    def database(self) -> str | None:
+        """The connection of the database that they are in; None for another server."""
+        return None
+
+    @property
+    def database_tables(self) -> frozenset[str]:
+        """The tables there."""
+        return frozenset()
+
+    @property
+    def sink(self) -> SinkSettings | None:
+        """A sink of the same files, whose folder is looked at as that of any sink; None for a store that keeps no files."""
+        return None
+
     def copies(self) -> SinkReceipt | None:
         """The topic of the copies as a place, to be noted before the first of them; None where there are none."""
         if self.copy_to_topic is None:
@@ -69,11 +84,11 @@ class DeadLetterSettings(StoreSettings):
         place = {"connection": self.copy_kafka, "topics": self.copy_to_topic}
         return SinkReceipt(name=COPIES, type=COPIES, place=place)
 
-    def copied(self) -> Iterable[Owned]:
+    def copied(self) -> Iterable[OwnedPlace]:
         """The topic of the copies, which no sink may have: nobody could tell its messages from copies."""
         if self.copy_to_topic is not None:
             said = f"topic {self.copy_to_topic!r}"
-            yield Owned(("topic", self.copy_kafka, self.copy_to_topic), f"{said} is named for two purposes", said)
+            yield OwnedPlace(("topic", self.copy_kafka, self.copy_to_topic), f"{said} is named for two purposes", said)
 
     def receipt(self, connections: Connections, **more: str) -> SinkReceipt:
         return SinkReceipt(name=NAME, type=self.receipts(), place={**self.place(connections), **more})
@@ -105,34 +120,34 @@ class DeadLetters(Protocol):
 
 
 @dataclass(frozen=True)
-class DeadLettersKind:
+class DeadLettersType:
     """A type of store, each part as `module:name`, imported when needed.
 
-    `store` is a function of a place, as receipts name it, Book and Connections that returns a DeadLetters. `plain` is the
-    PlainSink that sweeps and erases places. `spark` is a class made of settings, DeadLetters and Connections: see
+    `store` is a function of a place, as receipts name it, Ledger and Connections that returns a DeadLetters. `admin` is the
+    SinkAdmin that sweeps and erases places. `spark` is a class made of settings, DeadLetters and Connections: see
     `tidemark.spark.sinks.dead_letters.Writer`. `requires` is what pip is given for the packages that only this type needs.
-    `refused` says why a package's type cannot be used. `publishes`: as of `tidemark.sinks.contract.Kind`.
+    `refused` says why a package's type cannot be used. `publishes`: as of `tidemark.sinks.contract.SinkType`.
     """
 
     settings: type[DeadLetterSettings]
     store: str
-    plain: str
+    admin: str
     spark: str
     requires: tuple[str, ...] = ()
     refused: str = ""
     publishes: bool = False
 
-    def opened(self, place: Mapping[str, str], book: Book, connections: Connections) -> DeadLetters:
+    def opened(self, place: Mapping[str, str], ledger: Ledger, connections: Connections) -> DeadLetters:
         """The dead letters in a place. Opening them asks no server."""
         self.check_packages()
-        return resolve_name(self.store)(place, book, connections)  # type: ignore[no-any-return]
+        return resolve_name(self.store)(place, ledger, connections)  # type: ignore[no-any-return]
 
     def check_packages(self) -> None:
         """Look for the packages that this store needs, and import none. Raises PackageMissing."""
         check_packages(self.requires, f"a store of dead letters of type {type_of(self.settings)}")
 
-    def without_spark(self) -> PlainSink:
-        return resolve_name(self.plain)()  # type: ignore[no-any-return]
+    def make_admin(self) -> SinkAdmin:
+        return resolve_name(self.admin)()  # type: ignore[no-any-return]
 
-    def with_spark(self, settings: DeadLetterSettings, letters: DeadLetters, connections: Connections) -> Any:
+    def make_spark(self, settings: DeadLetterSettings, letters: DeadLetters, connections: Connections) -> Any:
         return resolve_name(self.spark)(settings, letters, connections)

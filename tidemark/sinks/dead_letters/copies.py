@@ -33,10 +33,10 @@ from typing import TYPE_CHECKING
 from tidemark.clients.connections import Connections
 from tidemark.clients.kafka.endpoint import KafkaEndpoint, kafka_endpoint
 from tidemark.errors import TopicUnknown, WrongUse
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.authority import Authority
-from tidemark.sinks.contract import PlainSink
+from tidemark.sinks.contract import SinkAdmin
 from tidemark.sinks.dead_letters import headers_of
 from tidemark.sinks.dead_letters.contract import DeadLetters
 from tidemark.sinks.stored_rows import StoredRow
@@ -50,7 +50,7 @@ _USUAL_BYTES = 1_000_000
 _AT_ONCE = 100
 
 
-class PlainCopies(PlainSink):
+class CopiesAdmin(SinkAdmin):
     # No sweep, no erasure: no message can be removed from a topic.
     left_by_erasing = "copies of dead letters stay in the topic, until Kafka deletes them"
 
@@ -80,7 +80,7 @@ class Copies:
                 "one message of each. Name a topic with the cleanup.policy delete"
             )
 
-    def make(self, book: Book, record: Record, letters: DeadLetters) -> None:
+    def make(self, ledger: Ledger, record: Record, letters: DeadLetters) -> None:
         """Copy the dead letters of a committed window that count now. Repeatable: then there are more copies.
 
         Raises Unreachable, and what `Sender.send` raises.
@@ -88,7 +88,7 @@ class Copies:
         from tidemark.clients.kafka.log import KafkaLog
         from tidemark.clients.kafka.sending import Sender
 
-        rows = _counting(book, record, letters)
+        rows = _counting(ledger, record, letters)
         if (first := next(rows, None)) is None:
             return
         # A producer would look for a minute for a topic that is not there.
@@ -97,15 +97,15 @@ class Copies:
         # A topic refuses a larger batch, even if each message in it is small enough.
         settings = {"max_request_size": max(most, _USUAL_BYTES), "batch_size": min(most, 131_072), "linger_ms": 20}
         with closing(Sender(self.cluster, **settings)) as sender:
-            messages = (message_of(self.topic, book.stream, row, most) for row in chain([first], rows))
+            messages = (message_of(self.topic, ledger.stream, row, most) for row in chain([first], rows))
             while some := list(islice(messages, _AT_ONCE)):
                 sender.send(some)
 
 
-def _counting(book: Book, record: Record, letters: DeadLetters) -> Iterator[StoredRow]:
+def _counting(ledger: Ledger, record: Record, letters: DeadLetters) -> Iterator[StoredRow]:
     """The offsets of a window that count, and so were not erased."""
     generation = record.attempt.generation
-    counting = Authority([(generation, book.authority().held_by(generation, book.covers(record.window)))])
+    counting = Authority([(generation, ledger.authority().held_by(generation, ledger.covers(record.window)))])
     places = {tally.at for tally in record.tallies if tally.dead_letters}
     for hull in counting.covered().only(places).hull():
         yield from (row for _, row in letters.rows(counting, hull) if row is not None)

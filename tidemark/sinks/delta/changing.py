@@ -19,7 +19,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from tidemark.errors import TidemarkError
-from tidemark.ledger.book import now_ms
+from tidemark.ledger.ledger import now_ms
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.live_files import GENERATION, TableFile, live_files
 from tidemark.sinks.parquet import folders, rewriting

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
-from tidemark.ledger.book import now_ms
+from tidemark.ledger.ledger import now_ms
 from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 
 GENERATION = "_generation"

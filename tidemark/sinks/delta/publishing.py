@@ -28,7 +28,7 @@ from deltalake import DeltaTable, Transaction
 
 from tidemark.clients.lake import beside
 from tidemark.errors import TidemarkError, Unreachable
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.newest import newer_windows
 from tidemark.ledger.records import Record, Register
 from tidemark.offsets.ranges import RangeSet
@@ -45,19 +45,21 @@ from tidemark.sinks.versions import ERASES, said_of, versions_of, was_restored
 _COMPARED = "compared"
 
 
-def publish(book: Book, base: str, sink: str | None, record: Record, folder: str) -> bool:
+def publish(ledger: Ledger, base: str, sink: str | None, record: Record, folder: str, *, wrote: bool = False) -> bool:
     """Let readers see a committed window of a sink, or of the dead letters (None), which an attempt has written to a folder.
+
+    `wrote`: its attempt has just written rows there, of which the record of a window that was committed first says nothing.
 
     Repeatable. Returns False if the table has a later window of the lane, and never had this one. Raises Conflict, Unreachable.
     Raises WrongUse for a ledger that is used no more: another one knows windows that are in the table by now.
     """
-    publication = _Publication(book, base, sink, record, folder)
+    publication = _Publication(ledger, base, sink, record, folder, wrote)
     change_files(base, publication.stage)
     # Another ledger may name the attempt's folder by now.
-    book.check_in_use()
+    ledger.check_in_use()
     if attempts.is_beside(base, folder):
         publication.complete()
-        _remove_strays(book, base, record, folder)
+        _remove_strays(ledger, base, record, folder)
     return not publication.overtaken
 
 
@@ -77,11 +79,12 @@ def take_out(base: str, record: Record, erased: RangeSet) -> None:
 
 @dataclass
 class _Publication:
-    book: Book
+    ledger: Ledger
     base: str
     sink: str | None
     record: Record
     folder: str
+    wrote: bool = False
     overtaken: bool = False
     tried: bool = False
 
@@ -91,8 +94,8 @@ class _Publication:
 
     def stage(self, table: DeltaTable, change: FileChange) -> None:
         # The version was loaded before.
-        register = self.book.register_in_use()
-        versions, generation = versions_of(self.book), self.generation
+        register = self.ledger.register_in_use()
+        versions, generation = versions_of(self.ledger), self.generation
         known = table.transaction_version(f"{versions}/{self.record.lane}") or 0
         compared = table.transaction_version(f"{versions}/{_COMPARED}") is not None
         if known >= generation:
@@ -117,14 +120,14 @@ class _Publication:
 
     def _others(self, register: Register) -> RangeSet:
         """The offsets of the window at which a newer one counts."""
-        covers = self.book.covers(self.record.window)
-        newer = (one.window for one in newer_windows(self.book, register, self.generation))
-        return RangeSet(part for one in newer if one.counts_for(self.sink) for part in self.book.covers(one) & covers)
+        covers = self.ledger.covers(self.record.window)
+        newer = (one.window for one in newer_windows(self.ledger, register, self.generation))
+        return RangeSet(part for one in newer if one.counts_for(self.sink) for part in self.ledger.covers(one) & covers)
 
     def _add(self, change: FileChange, others: RangeSet) -> None:
         """Put the files of the attempt into the table; without the rows at which others count, copies of them."""
         written = _written(self.base, self.folder)
-        if not written and self._has_rows and not was_restored(self.book):
+        if not written and (self.wrote or (self._has_rows and not was_restored(self.ledger))):
             raise Unreachable(f"{self.folder} is not there; its disk may have been unmounted just now")
         for path in written:
             try:
@@ -144,9 +147,9 @@ class _Publication:
     def _leave_out(self, change: FileChange, table: DeltaTable, others: RangeSet) -> None:
         """Take out the rows at the window's offsets that count no more because of it."""
         # What an earlier attempt at the window has left was never published. But a window that is forgotten was.
-        if not (self.record.kind.reads_again or self.record.owes_sweep or was_restored(self.book)):
+        if not (self.record.kind.reads_again or self.record.owes_sweep or was_restored(self.ledger)):
             return
-        replaced = self.book.covers(self.record.window) - others
+        replaced = self.ledger.covers(self.record.window) - others
         for one in live_files(table):
             if one.generation != self.generation and one.may_have(replaced):
                 change.leave_out(one, lambda batch: are_in(batch, replaced), self._may_count)
@@ -154,13 +157,13 @@ class _Publication:
     def _leave_out_all(self, change: FileChange, there: Sequence[TableFile]) -> None:
         """Take out all rows of the table that count no more, by the whole ledger."""
         if there:
-            dropped = _not_counting(self.book, self._names(), lost=was_restored(self.book))
+            dropped = _not_counting(self.ledger, self._names(), lost=was_restored(self.ledger))
             for one in there:
                 change.leave_out(one, partial(dropped, one.generation), self._may_count)
 
     def _may_count(self, one: TableFile) -> bool:
         """Whether a row that a file may have counts, by the ledger."""
-        view = self.book.view()
+        view = self.ledger.view()
         authorities = [view.of(name).authority for name in self._names()]
         return any(one.may_have(of.held_by(one.generation, of.covered())) for of in authorities)
 
@@ -189,18 +192,18 @@ class _Publication:
         """The names of the sinks that have written to the table."""
         if self.sink is None:
             return {None}
-        places = (place for one in self.book.committed() for place in one.record.places)
+        places = (place for one in self.ledger.committed() for place in one.record.places)
         return {self.sink, *(one.name for one in places if one.place.get("base") == self.base)}
 
 
 def _not_counting(
-    book: Book, names: Collection[str | None], *, lost: bool
+    ledger: Ledger, names: Collection[str | None], *, lost: bool
 ) -> Callable[[int, pa.RecordBatch], np.ndarray]:
     """Whether the rows of a generation go, because nothing counts them in any sink of some names.
 
     Those at offsets that no window covers stay where the ledger has lost windows: they may be all there is.
     """
-    view = book.view()
+    view = ledger.view()
     authorities = [view.of(name).authority for name in names]
     counts = [Counts(one) for one in authorities]
     covered = [one.covered() for one in authorities]
@@ -226,13 +229,13 @@ def _written(base: str, folder: str) -> list[str]:
         return [f"{folder}{one.removeprefix(path)}" for _, one in files.of_attempt(folder)]
 
 
-def _remove_strays(book: Book, base: str, record: Record, folder: str) -> None:
+def _remove_strays(ledger: Ledger, base: str, record: Record, folder: str) -> None:
     """Remove the folders that attempts of closed lanes, and late ones at windows of this lane, have left.
 
     No sweep of a later window comes to them.
     """
     others = [one for one in files.on_disk(beside(base)) if one.folder != folder]
     if others:
-        register = book.register_in_use()
+        register = ledger.register_in_use()
         if any(one.lane not in register.lanes or (one.lane == record.lane and one.seq <= record.seq) for one in others):
-            remove_dead(book, beside(base), register.generation)
+            remove_dead(ledger, beside(base), register.generation)

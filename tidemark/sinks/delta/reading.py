@@ -10,7 +10,7 @@ from typing import TypeVar
 from deltalake.exceptions import TableNotFoundError
 
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.sinks.delta import attempts
@@ -25,7 +25,7 @@ T = TypeVar("T")
 Seen = dict[str, object]
 
 
-def of_parts(book: Book, sink: str, take: Callable[[list[FolderPart], Authority], T], *, gone: bool = False) -> T:
+def of_parts(ledger: Ledger, sink: str, take: Callable[[list[FolderPart], Authority], T], *, gone: bool = False) -> T:
     """The result of `take` for the files of a sink, and the authority that goes with them.
 
     It begins again if it fails and the table has another version by then: what is published moves into the table. Raises
@@ -33,15 +33,15 @@ def of_parts(book: Book, sink: str, take: Callable[[list[FolderPart], Authority]
     """
 
     def read(seen: Seen) -> T:
-        authority, there = _counting(book, sink, seen, gone=gone)
+        authority, there = _counting(ledger, sink, seen, gone=gone)
         return take(there, authority)
 
     return steadily(read, _version)
 
 
-def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Authority, list[FolderPart]]:
+def parts_that_count(ledger: Ledger, sink: str, *, gone: bool = False) -> tuple[Authority, list[FolderPart]]:
     """The files of each window of a sink, and the authority that goes with them."""
-    return of_parts(book, sink, lambda there, authority: (authority, there), gone=gone)
+    return of_parts(ledger, sink, lambda there, authority: (authority, there), gone=gone)
 
 
 def files_of_window(record: Record, place: Mapping[str, str], take: Callable[[Sequence[str]], T]) -> T:
@@ -79,18 +79,18 @@ def _version(base: str) -> int | None:
     return None
 
 
-def _counting(book: Book, sink: str, seen: Seen, *, gone: bool) -> tuple[Authority, list[FolderPart]]:
+def _counting(ledger: Ledger, sink: str, seen: Seen, *, gone: bool) -> tuple[Authority, list[FolderPart]]:
     """The heads are read again after the table, and the table too if something here counts no more.
 
     A publication may have taken out rows that counted when the heads were read. What is committed beside disturbs nobody.
     """
-    view = book.view(sink)
+    view = ledger.view(sink)
     while True:
         listed = parts(view.windows, view.authority, sink, kind=TYPE)
         for part in listed:
             check_there(part.base, (window.record for window in part.windows))
         tables = {base: _Listed.of(base, seen) for base in {one.base for one in listed}}
-        if not book.changed_since(view) or view.authority.holds_in((newer := book.view(sink)).authority):
+        if not ledger.changed_since(view) or view.authority.holds_in((newer := ledger.view(sink)).authority):
             break
         view = newer
     known = [replace(one, files=tuple(tables[one.base].of_window(one.windows[0].generation))) for one in listed]

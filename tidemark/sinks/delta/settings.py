@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tidemark.clients.lake import beside
 from tidemark.settings.parts import Name
-from tidemark.sinks.contract import Owned, Surroundings
+from tidemark.sinks.contract import OwnedPlace, SettingsContext
 from tidemark.sinks.parquet.settings import Compression, FolderSettings
 from tidemark.types.ddl import Type
 from tidemark.types.fields import type_of
@@ -22,18 +22,18 @@ class DeltaSink(FolderSettings):
     name: Name = Field(default="delta", description="The name of the sink. Two sinks of one type need names.")
     compression: Compression = Field(default="snappy", description="How the files are compressed.")
 
-    def problem_with(self, others: Surroundings) -> str | None:
+    def problem_with(self, others: SettingsContext) -> str | None:
         return no_column(self.name, others) or super().problem_with(others)
 
-    def owned(self) -> Iterable[Owned]:
+    def owned(self) -> Iterable[OwnedPlace]:
         for one in super().owned():
             yield one
             # What attempts write stands beside the table.
             *above, name = one.place
-            yield Owned((*above, beside(f"/{name}")[1:]), one.problem, one.said)
+            yield OwnedPlace((*above, beside(f"/{name}")[1:]), one.problem, one.said)
 
 
-def no_column(sink: str, others: Surroundings) -> str | None:
+def no_column(sink: str, others: SettingsContext) -> str | None:
     """Why Delta refuses a table with these fields; None where it takes them.
 
     A table with local times has to say so. delta-rs says it of those that it finds, and it does not look into maps.

@@ -45,7 +45,9 @@ _BEYOND = {"deletionVectors", "columnMapping"}
 # The columns that files have statistics of. The table names them: readers such as delta-rs take a column that should have
 # statistics, and has none, for one that is null throughout. Not all columns: JSON has no infinity, for one.
 _PRUNED = ("_topic", "_incarnation", "_partition", "_offset")
-_STATISTICS = {"delta.dataSkippingStatsColumns": ",".join(_PRUNED)}
+STATISTICS = {"delta.dataSkippingStatsColumns": ",".join(_PRUNED)}
+# Of a table without any of these columns.
+NO_STATISTICS = {"delta.dataSkippingNumIndexedCols": "0"}
 # After so many versions, those that are too old are looked for, as `delta.logRetentionDuration` says. delta-rs lists the log
 # for that, which takes longer with each version: after 2,000 as long as the commit itself.
 _CLEANED_EVERY = 100
@@ -68,8 +70,11 @@ def prepare(
     was: Names = NEVER,
     partition: str = GENERATION,
     kept: Mapping[str, str] | None = None,
+    statistics: Mapping[str, str] = STATISTICS,
 ) -> None:
     """Make the table, or check its owner and add the columns that it lacks. `kept`: properties that it is made with.
+
+    `statistics`: the property that says which columns its files have them of.
 
     A table without rows gets today's columns, whatever it has. Raises what `check_owner` raises. Raises WrongUse for a table
     that cannot be read as plain files, for a column of another type or whose name differs in case, for what delta-rs
@@ -78,7 +83,7 @@ def prepare(
     folders.path_of(base)
     mark = {_STREAM: stream, _LEDGER: ledger}
     wanted = Schema.from_arrow(schema)
-    configuration = {**mark, "delta.enableDeletionVectors": "false", **_STATISTICS, **(kept or {})}
+    configuration = {**mark, "delta.enableDeletionVectors": "false", **statistics, **(kept or {})}
 
     def checked(table: DeltaTable) -> None:
         if check_owner(base, owner_of(table), stream, ledger):
@@ -99,9 +104,9 @@ def prepare(
             there = {field.name: field for field in same.fields}
         if missing := [field for field in wanted.fields if field.name not in there]:
             table.alter.add_columns(missing)
-        if any(now.get(key) != value for key, value in _STATISTICS.items()):
+        if any(now.get(key) != value for key, value in statistics.items()):
             # Of a table that an earlier version has made.
-            table.alter.set_table_properties(_STATISTICS, raise_if_not_exists=False)
+            table.alter.set_table_properties(dict(statistics), raise_if_not_exists=False)
 
     try:
         # "ignore": another program may have made the table first, and then its mark is checked. Where several make it at the

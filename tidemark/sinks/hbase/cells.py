@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import WrongUse
 from tidemark.sinks.hbase.netstrings import pack_columns, unpack
@@ -12,18 +12,6 @@ from tidemark.sinks.hbase.rows import DATA_PREFIX
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-class TableLayout(Protocol):
-    """The layout of a table's rows. A table keeps the layout that it was made with."""
-
-    def marked(self) -> dict[str, Any]:
-        """The layout as the owner's mark of the table holds it."""
-        ...
-
-    def check(self, place: str, owner: Mapping[str, Any]) -> None:
-        """Raises WrongUse, naming the setting, for a table that was made with another layout."""
-        ...
 
 
 # No field's name begins with an underscore.

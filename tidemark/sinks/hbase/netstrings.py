@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def pack(fields: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """Pack fields, given as (name, bytes or None for null) in the order of the stream file."""
-    packed = bytearray()
-    for name, value in fields:
-        if value is not None:
-            encoded = name.encode()
-            packed += b"%d:%b%d:%b" % (len(encoded), encoded, len(value), value)
-    return bytes(packed)
-
-
 def pack_columns(names: Sequence[str], contents: Sequence[pa.Array]) -> pa.Array:
-    """The packed fields of many rows, as `pack` makes them of one."""
+    """The packed fields of many rows, in the order of the stream file."""
     # Arrow takes a third of a second to load, and readers do not need it.
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -35,7 +25,7 @@ def pack_columns(names: Sequence[str], contents: Sequence[pa.Array]) -> pa.Array
 
 
 def unpack(packed: bytes) -> dict[str, bytes]:
-    """The fields that are not null. Raises ValueError for bytes that `pack` has not made."""
+    """The fields that are not null. Raises ValueError for other bytes than packed fields."""
     parts = []
     at = 0
     while at < len(packed):

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tidemark.settings.parts import MOST_CELL_BYTES, CellBytes, ConnectionName, FieldName, Name, Regions, Table
-from tidemark.sinks.contract import Owned, SinkSettings, Surroundings, owned_table
+from tidemark.settings.parts import MAX_CELL_BYTES, CellBytes, ConnectionName, FieldName, Name, Regions, Table
+from tidemark.sinks.contract import OwnedPlace, SettingsContext, SinkSettings, owned_table
 
 
 class HBaseTableSettings(SinkSettings):
@@ -20,13 +20,13 @@ class HBaseTableSettings(SinkSettings):
     max_cell_bytes: Annotated[
         CellBytes,
         Field(description="The [largest cell](#rows-that-are-too-large) that HBase takes."),
-    ] = MOST_CELL_BYTES
+    ] = MAX_CELL_BYTES
 
     @property
     def connection(self) -> str:
         return self.hbase
 
-    def owned(self) -> Iterable[Owned]:
+    def owned(self) -> Iterable[OwnedPlace]:
         return [owned_table(self.table)]
 
 
@@ -51,7 +51,7 @@ class HBaseSink(HBaseTableSettings):
             raise ValueError("packed and columns exclude each other: in a packed cell the fields have their own names")
         return self
 
-    def problem_with(self, others: Surroundings) -> str | None:
+    def problem_with(self, others: SettingsContext) -> str | None:
         if unknown := [name for name in self.columns if name not in others.fields]:
             return f"sink {self.name}: columns names {unknown[0]}, which the stream does not have"
         named = [self.columns.get(name, name) for name in others.fields]

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from tidemark.clients.connections import Connections
-from tidemark.clients.hbase.gateway import TableMissing
-from tidemark.ledger.book import Standing
+from tidemark.clients.hbase.endpoint import TableMissing, hbase_endpoint
+from tidemark.ledger.ledger import CommittedSnapshot
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken
+from tidemark.sinks.contract import Erasing, SinkAdmin, SinkContext, T
 from tidemark.sinks.hbase.settings import HBaseSink
-from tidemark.sinks.hbase.table import ResultTable, result_table
+from tidemark.sinks.hbase.table import result_table, stream_table
 from tidemark.sinks.reading import hbase_rows, pieces, rows_of_pieces
 from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import place, texts
 
 
-class PlainHBase(PlainSink):
+class HBaseAdmin(SinkAdmin):
     rows_by_coordinate = True
     left_by_erasing = ""
+
+    def data_sets(self, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+        return [table_as_data_set(connections, place)]
 
     def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
         with suppress(TableMissing):
@@ -44,7 +47,7 @@ class PlainHBase(PlainSink):
             return sum(table.older(one.erased, one.generation) for one in done)
         return 0
 
-    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: CommittedSnapshot) -> None:
         with suppress(TableMissing):
             result_table(connections, place["connection"], place["table"]).owner()
 
@@ -55,28 +58,34 @@ class PlainHBase(PlainSink):
 
     looks_quickly = True
 
-    def rows_at(self, opened: Opened, settings: HBaseSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
-        return _table(opened, settings).rows_at(at, record.attempt.generation)
+    def rows_at(
+        self, opened: SinkContext, settings: HBaseSink, at: Coordinate, record: Record
+    ) -> list[StoredRow] | str:
+        return stream_table(opened, settings.hbase, settings.table).rows_at(at, record.attempt.generation)
 
-    def place(self, opened: Opened, settings: HBaseSink, lane: str, seq: int, generation: int) -> dict[str, str]:
+    def place(self, opened: SinkContext, settings: HBaseSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         return {"connection": settings.hbase, "table": settings.table}
 
-    def rows(self, opened: Opened, settings: HBaseSink, limit: int) -> Iterator[dict[str, Any]]:
-        for row in hbase_rows(opened.book, _table(opened, settings), settings.name):
+    def rows(self, opened: SinkContext, settings: HBaseSink, limit: int) -> Iterator[dict[str, Any]]:
+        for row in hbase_rows(opened.ledger, stream_table(opened, settings.hbase, settings.table), settings.name):
             yield _shown(row)
 
     def rows_within(
-        self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
-    ) -> Taken:
-        view = opened.book.view(settings.name)
-        return take(
-            map(_shown, rows_of_pieces(opened.book, _table(opened, settings), view, pieces(RangeSet([within]))))
-        )
+        self,
+        opened: SinkContext,
+        settings: Any,
+        within: OffsetRange,
+        take: Callable[[Iterator[dict[str, Any]]], T],
+    ) -> T:
+        table, view = stream_table(opened, settings.hbase, settings.table), opened.ledger.view(settings.name)
+        return take(map(_shown, rows_of_pieces(opened.ledger, table, view, pieces(RangeSet([within])))))
+
+
+def table_as_data_set(connections: Connections, place: Mapping[str, str]) -> tuple[str, str]:
+    """A table that a receipt names, as lineage tools do: `hbase://host:port` and the table."""
+    host, port = hbase_endpoint(connections(place["connection"])).gateways[0]
+    return f"hbase://{host}:{port}", place["table"]
 
 
 def _shown(row: StoredRow) -> dict[str, Any]:
     return {**place(row.place), "fields": texts(row.fields)}
-
-
-def _table(opened: Opened, settings: HBaseSink) -> ResultTable:
-    return result_table(opened.connections, settings.hbase, settings.table, opened.was)

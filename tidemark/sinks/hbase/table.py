@@ -9,15 +9,16 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.clients.connections import Connections
-from tidemark.clients.hbase.endpoint import hbase_endpoint
-from tidemark.clients.hbase.gateway import Gateway, TableMissing
+from tidemark.clients.hbase.endpoint import TableMissing, hbase_endpoint
+from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.paging import PageSize
 from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER, check_families, ensure_table
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.sinks.hbase.cells import CellLayout, TableLayout
+from tidemark.sinks.contract import SinkContext
+from tidemark.sinks.hbase.cells import CellLayout
 from tidemark.sinks.hbase.rows import DATA_FAMILY, DATA_PREFIX, MARK, MARK_FAMILY, PartitionKeys, parse_key, split_keys
 from tidemark.sinks.hbase.settings import HBaseTableSettings
 from tidemark.sinks.owners import OWNER_ROW, check_owner
@@ -69,7 +70,7 @@ class ResultTable:
         table._columns = [MARK, *(DATA_PREFIX + name.encode() for name in fields)]
         return table
 
-    def prepare(self, stream: str, ledger: str, layout: TableLayout | None = None) -> None:
+    def prepare(self, stream: str, ledger: str, layout: CellLayout | None = None) -> None:
         """Make the table if it does not exist. Check that it keeps all versions, its owner, and its layout.
 
         Raises WrongUse for another layout, and what `check_owner` raises.
@@ -293,6 +294,11 @@ def make_with_regions(
 def result_table(connections: Connections, connection: str, table: str, was: Names = NEVER) -> ResultTable:
     """The table of this name, over a connection. Sends no request yet. `was`: names that fields had before."""
     return ResultTable(Gateway(hbase_endpoint(connections(connection))), table, was)
+
+
+def stream_table(opened: SinkContext, connection: str, table: str) -> ResultTable:
+    """The table of this name, for the fields of an open stream. Sends no request yet."""
+    return result_table(opened.connections, connection, table, opened.was)
 
 
 def _newest(cells: Mapping[bytes, tuple[bytes, int]]) -> int:

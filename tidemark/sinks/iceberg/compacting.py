@@ -22,16 +22,16 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from tidemark.errors import Conflict, Unreachable
-from tidemark.ledger.book import Book
 from tidemark.ledger.erasures import erased
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import LaneState
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
+from tidemark.sinks.contract import CompactionRequest, Replaceable, Replacement, SinkContext
 from tidemark.sinks.iceberg import data_files, snapshots
 from tidemark.sinks.iceberg.catalog import CatalogTable, LakeIO, located, version_of
 from tidemark.sinks.iceberg.catalog import opened as table_now
-from tidemark.sinks.iceberg.holding import Holding
+from tidemark.sinks.iceberg.holding import FilesOfOffsets, HoldingOf, by_rows
 from tidemark.sinks.iceberg.lanes import published
 from tidemark.sinks.iceberg.live_files import LiveFile, files_of_all, live_files
 from tidemark.sinks.iceberg.schema import arrow_schema
@@ -53,7 +53,7 @@ _RUN, _WINDOWS, _ROWS, _EXPIRED, _MENDED = (
     f"tidemark.compaction.{one}" for one in ("run", "windows", "rows", "expired", "mended")
 )
 # This many files' names of windows stand in a summary.
-_MOST_CHARACTERS = 1_000
+_MAX_CHARACTERS = 1_000
 # A file that no snapshot names, and no window, may belong to a commit that is on its way.
 _ON_ITS_WAY = timedelta(days=1)
 
@@ -73,27 +73,27 @@ class _FilesToMerge:
 class IcebergCompaction:
     """The compaction of the sink `iceberg`."""
 
-    def planned(self, opened: Opened, settings: IcebergSink, asked: CompactionRequest) -> Sequence[Replaceable]:
+    def planned(self, opened: SinkContext, settings: IcebergSink, asked: CompactionRequest) -> Sequence[Replaceable]:
         where = where_of(opened, settings)
         return steadily(where, lambda seen: self._planned(seen.where, opened, settings, asked))
 
     @staticmethod
     def _planned(
-        where: CatalogTable, opened: Opened, settings: IcebergSink, asked: CompactionRequest
+        where: CatalogTable, opened: SinkContext, settings: IcebergSink, asked: CompactionRequest
     ) -> Sequence[Replaceable]:
         table = check_there(where, ())
         if table is None:
             return []
         merged = [
             Replaceable([*one.windows], len(one.files), len(one.files), one.bytes)
-            for one in _groups(opened.book, settings, table, asked)
+            for one in _groups(opened.ledger, settings, table, asked)
         ]
-        return [*merged, *expiry_planned(table, settings.keep_hours, opened.book)]
+        return [*merged, *expiry_planned(table, settings.keep_hours, opened.ledger)]
 
-    def at_work(self, opened: Opened, settings: IcebergSink) -> str | None:
+    def at_work(self, opened: SinkContext, settings: IcebergSink) -> str | None:
         return None
 
-    def made(self, opened: Opened, settings: IcebergSink, run: str) -> Sequence[Replacement]:
+    def made(self, opened: SinkContext, settings: IcebergSink, run: str) -> Sequence[Replacement]:
         where = where_of(opened, settings)
         table = check_there(where, ())
         replacements = []
@@ -145,12 +145,14 @@ def steadily(where: CatalogTable, work: Callable[[VersionSeen], T]) -> T:
                 raise Conflict(f"{where}: others changed it each time while it was compacted: {problem}") from problem
 
 
-def expiry_planned(table: Table | None, keep_hours: int, book: Book) -> list[Replaceable]:
+def expiry_planned(
+    table: Table | None, keep_hours: int, ledger: Ledger, holding_of: HoldingOf = by_rows
+) -> list[Replaceable]:
     """The snapshots that would expire now, with the files that only they name, and what else would be removed."""
     if table is None:
         return []
     planned = []
-    if expiring := _expiring(table, keep_hours, book.clock(), erased(book.committed())):
+    if expiring := _expiring(table, keep_hours, ledger.clock(), erased(ledger.committed()), holding_of):
         sizes = [one.file.file_size_in_bytes for one in _only_of(table, expiring)]
         said = number_of(len(expiring), "snapshot", "expires", "expire")
         planned.append(Replaceable([said], 0, len(sizes), sum(sizes)))
@@ -175,43 +177,45 @@ def expired_by(table: Table | None, run: str) -> list[Replacement]:
     ]
 
 
-def expire(book: Book, where: CatalogTable, keep_hours: int, run: str) -> None:
+def expire(ledger: Ledger, where: CatalogTable, keep_hours: int, run: str, holding_of: HoldingOf = by_rows) -> None:
     """Let old snapshots expire, and remove what nobody names. Repeatable; others may go on meanwhile."""
-    steadily(where, lambda seen: _expired(book, seen, keep_hours, run))
+    steadily(where, lambda seen: _expired(ledger, seen, keep_hours, run, holding_of))
 
 
-def _expired(book: Book, seen: VersionSeen, keep_hours: int, run: str) -> None:
+def _expired(ledger: Ledger, seen: VersionSeen, keep_hours: int, run: str, holding_of: HoldingOf) -> None:
     table = check_there(seen.where, ())
     if table is None:
         return
     named = named_files(table)
     seen.change(lambda table, transaction, _: snapshots.mend(table, transaction, {_MENDED: run}))
-    _expire(seen, keep_hours, run, book)
-    _remove_unnamed(book, seen.where, named)
+    _expire(seen, keep_hours, run, ledger, holding_of)
+    _remove_unnamed(ledger, seen.where, named)
 
 
-def where_of(opened: Opened, settings: IcebergSink) -> CatalogTable:
+def where_of(opened: SinkContext, settings: IcebergSink) -> CatalogTable:
     return located(opened.connections, place_of(settings, settings.base(opened.connections)))
 
 
-def compact(opened: Opened, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
+def compact(opened: SinkContext, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
     """Merge files, let snapshots expire, and remove what nobody names. Repeatable; others may go on meanwhile."""
     where = where_of(opened, settings)
     steadily(where, lambda seen: _merge_all(seen, opened, settings, run, asked))
-    expire(opened.book, where, settings.keep_hours, run)
+    expire(opened.ledger, where, settings.keep_hours, run)
 
 
-def _merge_all(seen: VersionSeen, opened: Opened, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:
+def _merge_all(
+    seen: VersionSeen, opened: SinkContext, settings: IcebergSink, run: str, asked: CompactionRequest
+) -> None:
     table = check_there(seen.where, ())
     if table is None:
         return
-    for group in _groups(opened.book, settings, table, asked):
+    for group in _groups(opened.ledger, settings, table, asked):
         _merge(seen, table, group, run)
 
 
-def _groups(book: Book, settings: IcebergSink, table: Table, asked: CompactionRequest) -> Iterator[_FilesToMerge]:
+def _groups(ledger: Ledger, settings: IcebergSink, table: Table, asked: CompactionRequest) -> Iterator[_FilesToMerge]:
     """Files of the windows that are asked for, in the order of their generations, as many as make one large file."""
-    view = book.view(settings.name)
+    view = ledger.view(settings.name)
     stored = [one for one in view.windows if any(place.name == settings.name for place in one.record.places)]
     generations = sorted(one.generation for one in stored)
     oldest = sorted(stored, key=lambda one: one.record.committed_at)
@@ -253,7 +257,7 @@ def _merge(seen: VersionSeen, table: Table, group: _FilesToMerge, run: str) -> N
     rows = copied(table, group.files, name)
     first = group.files[0].file
     said = ", ".join(group.windows)
-    summary = {_RUN: run, _ROWS: str(rows), _WINDOWS: said[:_MOST_CHARACTERS]}
+    summary = {_RUN: run, _ROWS: str(rows), _WINDOWS: said[:_MAX_CHARACTERS]}
     named = False
 
     def stage(newest: Table, transaction: Transaction, made: list[str]) -> bool:
@@ -296,7 +300,7 @@ def copied(table: Table, some: Sequence[LiveFile], name: str) -> int:
     return rows
 
 
-def _expiring(table: Table, keep_hours: int, now: int, gone: RangeSet) -> list[Snapshot]:
+def _expiring(table: Table, keep_hours: int, now: int, gone: RangeSet, holding_of: HoldingOf) -> list[Snapshot]:
     """The snapshots that were replaced too long ago, and all that name a file with what is erased (`gone`), or its values.
 
     But not for a file of the newest snapshot: with that it has come late, and is cleared by the next erasure.
@@ -305,7 +309,8 @@ def _expiring(table: Table, keep_hours: int, now: int, gone: RangeSet) -> list[S
     in_turn = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
     # A reader may have begun with one until the next one came, however old it was by then.
     replaced = {one.snapshot_id: later.timestamp_ms for one, later in pairwise(in_turn)}
-    holding = Holding(table, gone, {one.path for one in live_files(table)} if gone else ()).snapshots
+    newest_files = {one.path for one in live_files(table)} if gone else ()
+    holding = FilesOfOffsets(table, gone, newest_files, holding_of).snapshots
     before = now - keep_hours * 3_600_000
     kept = {one.snapshot_id for one in table.metadata.refs.values()} | ({newest.snapshot_id} if newest else set())
     return [
@@ -315,10 +320,10 @@ def _expiring(table: Table, keep_hours: int, now: int, gone: RangeSet) -> list[S
     ]
 
 
-def _expire(seen: VersionSeen, keep_hours: int, run: str, book: Book) -> None:
+def _expire(seen: VersionSeen, keep_hours: int, run: str, ledger: Ledger, holding_of: HoldingOf) -> None:
     def stage(table: Table, transaction: Transaction, _: list[str]) -> bool:
         # What is erased is read after the table: by then, it may have taken out what an erasure has committed since.
-        expiring = _expiring(table, keep_hours, book.clock(), erased(book.committed()))
+        expiring = _expiring(table, keep_hours, ledger.clock(), erased(ledger.committed()), holding_of)
         if expiring:
             transaction.set_properties({_RUN: run, _EXPIRED: str(len(expiring))})
             ExpireSnapshots(transaction).by_ids([one.snapshot_id for one in expiring]).commit()
@@ -360,18 +365,18 @@ def _old_and_unnamed(table: Table) -> list[str]:
     ]
 
 
-def _remove_unnamed(book: Book, where: CatalogTable, before: set[str]) -> None:
+def _remove_unnamed(ledger: Ledger, where: CatalogTable, before: set[str]) -> None:
     """Remove what expired snapshots alone have named (`before`), and what commits and attempts that died have left."""
     written_files = [*listed(where.base, "data"), *listed(where.base, "metadata")]
     attempts = on_disk(f"{where.base}/data")
     # Read after the folders were listed: an attempt is in its head before it makes its folder.
-    standing, heads = book.standing(), book.heads()
+    standing, heads = ledger.standing(), ledger.heads()
     table = check_there(where, ())
     if table is None:
         return
-    if (register := book.register()) is not None:
-        check_not_replaced(str(where), owner_of(table), book.stream, register[1].ledger)
-    named, versions = named_files(table), versions_of(book)
+    if (register := ledger.register()) is not None:
+        check_not_replaced(str(where), owner_of(table), ledger.stream, register[1].ledger)
+    named, versions = named_files(table), versions_of(ledger)
     read_from = {_attempt(name) for name in named}
     old = datetime.now(UTC) - _ON_ITS_WAY
     windows = {one.generation: one for one in standing.windows}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
@@ -14,14 +14,22 @@ from tidemark.offsets.ranges import MAX_OFFSET, RangeSet
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg.live_files import of_entry
 from tidemark.sinks.iceberg.snapshots import has_bounds
+from tidemark.sinks.parquet.files import Holding
 
 _MANIFEST = ".avro"
 # How the names of pyiceberg's manifest lists begin, which say nothing of rows.
 _LIST = "snap-"
+# How a data file is asked for some offsets.
+HoldingOf = Callable[[RangeSet], Holding]
+
+
+def by_rows(wanted: RangeSet) -> Holding:
+    """Whether a data file has rows of some offsets."""
+    return partial(data_files.hold_if_there, wanted=wanted)
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldFile:
     """A file with rows of some offsets or with their values, and the snapshots that name it."""
 
     path: str
@@ -29,15 +37,20 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Holding:
+class FilesOfOffsets:
     """The files of a table's snapshots that have some offsets. `apart`: data files that are left out."""
 
     table: Table
     wanted: RangeSet
     apart: Collection[str] = ()
+    holding_of: HoldingOf = by_rows
 
     @cached_property
-    def files(self) -> list[Held]:
+    def _holds(self) -> Holding:
+        return self.holding_of(self.wanted)
+
+    @cached_property
+    def files(self) -> list[HeldFile]:
         manifests: dict[str, ManifestFile] = {}
         snapshots: dict[str, set[int]] = {}
         for shot in self.table.snapshots() if self.wanted else ():
@@ -49,7 +62,7 @@ class Holding:
         for path, manifest in manifests.items():
             for name in self.of_manifest(manifest, asked):
                 held.setdefault(name, set()).update(snapshots[path])
-        return [Held(path, frozenset(some)) for path, some in sorted(held.items())]
+        return [HeldFile(path, frozenset(some)) for path, some in sorted(held.items())]
 
     @cached_property
     def snapshots(self) -> frozenset[int]:
@@ -68,7 +81,7 @@ class Holding:
                 continue
             if entry.status != ManifestEntryStatus.DELETED:
                 if one.path not in asked:
-                    asked[one.path] = data_files.hold_if_there(one.path, self.wanted)
+                    asked[one.path] = self._holds(one.path)
                 if asked[one.path]:
                     yield one.path
             # Of a file that is gone, its bounds are all that can be asked.
@@ -77,16 +90,16 @@ class Holding:
             yield manifest.manifest_path
 
 
-def unnamed_holds(table: Table, name: str, wanted: RangeSet) -> bool:
+def unnamed_holds(table: Table, name: str, wanted: RangeSet, holds: Holding) -> bool:
     """Whether a file that no snapshot names has some offsets. It may not have been written to its end."""
     try:
         if not name.endswith(_MANIFEST):
-            return data_files.hold(name, wanted)
+            return bool(holds(name))
         if name.rpartition("/")[2].startswith(_LIST):
             return False
         manifest = ManifestFile.from_args(
             manifest_path=name, manifest_length=0, partition_spec_id=0, content=ManifestContent.DATA, sequence_number=0
         )
-        return any(True for _ in Holding(table, wanted).of_manifest(manifest, {}))
+        return any(True for _ in FilesOfOffsets(table, wanted, (), lambda _: holds).of_manifest(manifest, {}))
     except (pa.ArrowInvalid, ValueError, EOFError):
         return True

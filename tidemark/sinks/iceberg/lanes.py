@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from tidemark.ledger.book import Book, StoredHead
+from tidemark.ledger.ledger import Ledger, StoredHead
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST
 from tidemark.sinks.versions import versions_of
 
 _LANE, _BELOW = "tidemark.lane.", "tidemark.lanes-below."
 # With more lanes than this, those that are closed are forgotten. Each costs a commit some microseconds.
-MOST_LANES = 500
+MAX_LANES = 500
 
 
 def lane_property(versions: str, lane: str) -> str:
@@ -56,48 +56,48 @@ def newest_shown(properties: Mapping[str, str], versions: str) -> Iterable[tuple
 
 
 @dataclass(frozen=True)
-class Forgotten:
+class ForgottenLanes:
     """The properties of lanes that a table forgets, and the generation below which these have published everything."""
 
     properties: tuple[str, ...]
     below: int
 
 
-Forget = Callable[[Mapping[str, str]], Forgotten | None]
+Forget = Callable[[Mapping[str, str]], ForgottenLanes | None]
 
 
 def keep_all(_: Mapping[str, str]) -> None: ...
 
 
-def forgotten(book: Book, publishing: str, properties: Mapping[str, str]) -> Forgotten | None:
+def forgotten(ledger: Ledger, publishing: str, properties: Mapping[str, str]) -> ForgottenLanes | None:
     """The lanes to forget, when there are many; None otherwise. `publishing` is the lane whose window is being published.
 
     Reads the ledger, after the table: a lane that is opened later draws higher generations.
     """
-    versions = versions_of(book)
+    versions = versions_of(ledger)
     mine = [name for name in properties if name.startswith(f"{_LANE}{versions}/")]
-    if len(mine) <= MOST_LANES or (stored := book.register()) is None:
+    if len(mine) <= MAX_LANES or (stored := ledger.register()) is None:
         return None
     register = stored[1]
-    heads = open_heads(book, register)
+    heads = open_heads(ledger, register)
     waiting = [
         generation
         for lane, head in heads.items()
         if lane != publishing
-        for generation in _waiting(book, head, published(properties, versions, lane))
+        for generation in _waiting(ledger, head, published(properties, versions, lane))
     ]
     below = min(waiting, default=register.generation + 1)
     kept = {lane_property(versions, lane) for lane in (*register.lanes, publishing)}
     gone = tuple(name for name in mine if name not in kept and int(properties[name]) < below)
-    return Forgotten(gone, below) if gone else None
+    return ForgottenLanes(gone, below) if gone else None
 
 
-def _waiting(book: Book, stored: StoredHead, known: int) -> Iterable[int]:
+def _waiting(ledger: Ledger, stored: StoredHead, known: int) -> Iterable[int]:
     """The generations of a lane's windows that may still be published."""
     head = stored.head
     if head.pending is not None and head.pending.attempt is not None:
         yield head.pending.attempt.generation
     last = head.last
     # Without a receipt, it was committed before it was written.
-    if last is not None and last.attempt.generation > known and (last.receipt is None or not book.is_settled(last)):
+    if last is not None and last.attempt.generation > known and (last.receipt is None or not ledger.is_settled(last)):
         yield last.attempt.generation

@@ -85,7 +85,11 @@ def of_entry(table: Table, schema: Schema, entry: ManifestEntry) -> LiveFile:
 
 
 def _bounds(schema: Schema, file: DataFile, name: str) -> tuple[int, int]:
-    column = schema.find_field(name).field_id
+    try:
+        column = schema.find_field(name).field_id
+    except ValueError:
+        # A row of totals is of no message.
+        return _ANY
     least, most = ((bounds or {}).get(column) for bounds in (file.lower_bounds, file.upper_bounds))
     if least is None or most is None:
         return _ANY

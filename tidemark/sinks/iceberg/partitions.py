@@ -23,7 +23,7 @@ from tidemark.sinks.parquet import folders
 
 
 @dataclass(frozen=True)
-class Itself:
+class IdentityPartition:
     """A column by whose very values a table is partitioned."""
 
     field: str
@@ -33,7 +33,7 @@ class Itself:
         return self.field
 
 
-AnyKey = PartitionKey | Itself
+AnyKey = PartitionKey | IdentityPartition
 
 
 def spec_of(keys: Iterable[AnyKey], schema: Schema, ids: Iterable[int] | None = None) -> PartitionSpec:
@@ -46,7 +46,7 @@ def spec_of(keys: Iterable[AnyKey], schema: Schema, ids: Iterable[int] | None = 
 
 
 def _transform(key: AnyKey) -> Transform[Any, Any]:
-    if isinstance(key, Itself):
+    if isinstance(key, IdentityPartition):
         return IdentityTransform()
     match key.part:
         case "day":

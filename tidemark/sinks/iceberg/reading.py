@@ -13,8 +13,8 @@ from pyiceberg.table import Table
 from tidemark.clients.connections import Connections
 from tidemark.clients.environment import from_environment
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import Book
 from tidemark.ledger.elsewhere import for_readers
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.sinks import versions
@@ -36,23 +36,23 @@ T = TypeVar("T")
 Seen = dict[CatalogTable, object]
 
 
-def iceberg_tables(book: Book, sink: str, connections: Connections = from_environment) -> list[pa.Table]:
+def iceberg_tables(ledger: Ledger, sink: str, connections: Connections = from_environment) -> list[pa.Table]:
     """The rows of a sink `iceberg` that count, one table for each window, or for several that share files."""
-    return of_parts(for_readers(book), sink, connections, lambda *there: list(tables_that_count(*there)))
+    return of_parts(for_readers(ledger), sink, connections, lambda *there: list(tables_that_count(*there)))
 
 
-def iceberg_rows(book: Book, sink: str, limit: int, connections: Connections) -> list[dict[str, Any]]:
+def iceberg_rows(ledger: Ledger, sink: str, limit: int, connections: Connections) -> list[dict[str, Any]]:
     """The first rows of a sink `iceberg` that count, at most `limit`; times are texts."""
-    return of_parts(book, sink, connections, lambda *there: first_rows(tables_that_count(*there), limit))
+    return of_parts(ledger, sink, connections, lambda *there: first_rows(tables_that_count(*there), limit))
 
 
 def of_parts(
-    book: Book, sink: str, connections: Connections, take: Callable[[list[FolderPart], Authority, Names], T]
+    ledger: Ledger, sink: str, connections: Connections, take: Callable[[list[FolderPart], Authority, Names], T]
 ) -> T:
     """The result of `take` for the files of a sink, the authority that goes with them, and the older names of the columns."""
 
     def read(seen: Seen) -> T:
-        authority, folder_parts = _counting(book, sink, connections, seen)
+        authority, folder_parts = _counting(ledger, sink, connections, seen)
         return take(folder_parts, authority, names_of_tables(folder_parts, sink, connections))
 
     return steadily(read)
@@ -72,7 +72,7 @@ def names_of_tables(folder_parts: list[FolderPart], sink: str, connections: Conn
 
 
 def parts_that_count(
-    book: Book, sink: str, connections: Connections, *, gone: bool = False
+    ledger: Ledger, sink: str, connections: Connections, *, gone: bool = False
 ) -> tuple[Authority, list[FolderPart]]:
     """The files of each window of a sink, and the authority that goes with them. Each row in them has its generation.
 
@@ -80,14 +80,14 @@ def parts_that_count(
     the table too if something here counts no more; what is committed beside it disturbs nobody. Raises LedgerContradiction
     when a window is not in its table; with `gone`, skips that window.
     """
-    return steadily(lambda seen: _counting(book, sink, connections, seen, gone=gone))
+    return steadily(lambda seen: _counting(ledger, sink, connections, seen, gone=gone))
 
 
 def _counting(
-    book: Book, sink: str, connections: Connections, seen: Seen, *, gone: bool = False
+    ledger: Ledger, sink: str, connections: Connections, seen: Seen, *, gone: bool = False
 ) -> tuple[Authority, list[FolderPart]]:
-    view = book.view(sink)
-    versions = versions_of(book)
+    view = ledger.view(sink)
+    versions = versions_of(ledger)
     # Those that were settled, so published, before the tables were listed.
     settled: set[int] = set()
     while True:
@@ -96,7 +96,7 @@ def _counting(
             where: _Listed.of(where, listed, sink, connections, seen) for where in _tables(listed, sink, connections)
         }
         known = [_with_files(one, tables[_where(one, sink, connections)], versions, settled) for one in listed]
-        if book.changed_since(view) and not view.authority.holds_in((newer := book.view(sink)).authority):
+        if ledger.changed_since(view) and not view.authority.holds_in((newer := ledger.view(sink)).authority):
             view = newer
             continue
         lacking = [
@@ -105,7 +105,7 @@ def _counting(
             if one.holds and tables[_where(one, sink, connections)].lacks(one.windows[0].record, versions)
         ]
         asked = [one for one in lacking if one.attempt.generation not in settled and _has_rows(one)]
-        if not (published := {one.attempt.generation for one in asked if _is_settled(book, one)}):
+        if not (published := {one.attempt.generation for one in asked if _is_settled(ledger, one)}):
             break
         # Only a table that was listed after that shows that it lacks them.
         settled |= published
@@ -123,14 +123,14 @@ def _has_rows(record: Record) -> bool:
     return any(tally.rows.number for tally in record.tallies)
 
 
-def _is_settled(book: Book, record: Record) -> bool:
+def _is_settled(ledger: Ledger, record: Record) -> bool:
     """Whether a window that is committed was published: no later one is pinned in its lane before."""
-    stored = book.head(record.lane)
+    stored = ledger.head(record.lane)
     last = stored.head.last if stored is not None else None
-    return last is None or last.seq != record.seq or book.is_settled(last)
+    return last is None or last.seq != record.seq or ledger.is_settled(last)
 
 
-def rows_of_others(book: Book, sink: str, where: CatalogTable) -> int:
+def rows_of_others(ledger: Ledger, sink: str, where: CatalogTable) -> int:
     """How many rows of the newest snapshot no window of the ledger has written: other programs have added them.
 
     No reader of Tidemark takes them, nor do compactions remove them.
@@ -140,7 +140,7 @@ def rows_of_others(book: Book, sink: str, where: CatalogTable) -> int:
         table = opened(where)
         seen[where] = version_of(table)
         # Read after the table, whose windows it knows.
-        known = {one.generation for one in book.view(sink).windows}
+        known = {one.generation for one in ledger.view(sink).windows}
         return 0 if table is None else sum(_of_others(table, one, known) for one in live_files(table))
 
     return steadily(counted)
@@ -155,14 +155,14 @@ def _of_others(table: Table, one: LiveFile, known: Collection[int]) -> int:
 
 
 def files_of_window(
-    book: Book, record: Record, place: Mapping[str, str], connections: Connections, seen: Seen
+    ledger: Ledger, record: Record, place: Mapping[str, str], connections: Connections, seen: Seen
 ) -> list[str]:
     """The files that may have rows of a window."""
     where = located(connections, place)
-    settled = _has_rows(record) and _is_settled(book, record)
+    settled = _has_rows(record) and _is_settled(ledger, record)
     table = check_there(where, [record])
     seen[where] = version_of(table)
-    return listed(table).of_window(record, place["folder"], versions_of(book), settled=settled)
+    return listed(table).of_window(record, place["folder"], versions_of(ledger), settled=settled)
 
 
 def _where(part: FolderPart, sink: str, connections: Connections) -> CatalogTable:

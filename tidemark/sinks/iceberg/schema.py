@@ -136,9 +136,15 @@ def _of_iceberg(type_: IcebergType) -> Type:
 _NAMES = {str(one): name for name, one in _FLAT.items()}
 
 
-def columns(fields: Mapping[str, FieldType], more: Mapping[str, IcebergType] = MappingProxyType({})) -> Schema:
-    """The table's columns, all of them optional: files of an older stream file lack some."""
-    types = {**_OURS, **{name: iceberg_type(kind) for name, kind in fields.items()}, GENERATION: LongType(), **more}
+def columns(
+    fields: Mapping[str, FieldType], more: Mapping[str, IcebergType] = MappingProxyType({}), *, of_messages: bool = True
+) -> Schema:
+    """The table's columns, all of them optional: files of an older stream file lack some.
+
+    `of_messages`: whether each row is of one message, and says which.
+    """
+    types = {name: iceberg_type(kind) for name, kind in fields.items()}
+    types = {**_OURS, **types, GENERATION: LongType(), **more} if of_messages else {**types, **more}
     return assign_fresh_schema_ids(
         Schema(
             *(NestedField(number, name, kind, required=False) for number, (name, kind) in enumerate(types.items(), 1))

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from tidemark.settings.parts import ConnectionName, Items, Name, form
-from tidemark.sinks.contract import Owned, Surroundings
+from tidemark.sinks.contract import OwnedPlace, SettingsContext
 from tidemark.sinks.parquet.settings import Compression, FolderSettings
 from tidemark.types.fields import leaves, type_of
 
@@ -85,13 +85,13 @@ class InCatalog(FolderSettings):
     def other_connections(self) -> frozenset[str]:
         return frozenset({self.catalog})
 
-    def owned(self) -> Iterable[Owned]:
+    def owned(self) -> Iterable[OwnedPlace]:
         yield from super().owned()
         said = f"table {self.table!r} of the catalog {self.catalog_name!r}"
         place = ("iceberg", self.catalog, self.catalog_name, self.table)
-        yield Owned(place, f"{said} is named by two sinks; give each its own", said)
+        yield OwnedPlace(place, f"{said} is named by two sinks; give each its own", said)
 
-    def problem_with(self, others: Surroundings) -> str | None:
+    def problem_with(self, others: SettingsContext) -> str | None:
         # Iceberg names what is within a column with dots.
         for name, kind in others.fields.items():
             paths = [".".join((name, *path)) for path in leaves(type_of(kind))]
@@ -132,7 +132,7 @@ class IcebergSink(InCatalog):
     def partition_keys(self) -> tuple[PartitionKey, ...]:
         return tuple(PartitionKey.read(part) for part in self.partition_by)
 
-    def problem_with(self, others: Surroundings) -> str | None:
+    def problem_with(self, others: SettingsContext) -> str | None:
         fields = others.fields
         names = {name.lower() for name in fields}
         for key in self.partition_keys():

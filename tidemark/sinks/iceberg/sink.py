@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.book import Book, Standing, View
+from tidemark.ledger.ledger import CommittedSnapshot, Ledger, LedgerSnapshot
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet
-from tidemark.sinks.contract import Erasing, Opened, PlainSink, Taken
+from tidemark.sinks.contract import Erasing, SinkAdmin, SinkContext, T
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.sinks.stored_rows import StoredRow
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 # Needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
 
 
-class PlainIceberg(PlainSink):
+class IcebergAdmin(SinkAdmin):
     rows_by_coordinate = True
     owner_asked = True
+    always_makes_folder = True
+    folder_may_go = True
 
     def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
         from tidemark.sinks.iceberg import table
@@ -41,15 +43,15 @@ class PlainIceberg(PlainSink):
 
         table.take_over(located(connections, place), ledger)
 
-    def shown(self, book: Book, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
+    def shown(self, ledger: Ledger, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
         from tidemark.sinks.iceberg.catalog import located, opened
         from tidemark.sinks.iceberg.lanes import newest_shown
         from tidemark.sinks.versions import versions_of
 
         table = opened(located(connections, place))
-        return () if table is None else newest_shown(table.properties, versions_of(book))
+        return () if table is None else newest_shown(table.properties, versions_of(ledger))
 
-    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: CommittedSnapshot) -> None:
         from tidemark.sinks.iceberg import table
         from tidemark.sinks.iceberg.catalog import located
 
@@ -62,7 +64,7 @@ class PlainIceberg(PlainSink):
 
         table.sweep(located(connections, place), record)
 
-    def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
+    def publish(self, ledger: Ledger, connections: Connections, place: Mapping[str, str], record: Record) -> None:
         from tidemark.sinks.iceberg import table
         from tidemark.sinks.iceberg.catalog import located
         from tidemark.sinks.iceberg.lanes import forgotten
@@ -72,20 +74,20 @@ class PlainIceberg(PlainSink):
         table.check_there(where, [record])
         # What an earlier attempt at the window has left was never published. What a ledger has published that was lost since
         # may have any generation.
-        lost = was_restored(book)
-        replaced = book.covers(record.window) if record.owes_sweep or lost else RangeSet()
-        forget = partial(forgotten, book, record.lane)
-        counting = partial(_counting, book, record, place)
+        lost = was_restored(ledger)
+        replaced = ledger.covers(record.window) if record.owes_sweep or lost else RangeSet()
+        forget = partial(forgotten, ledger, record.lane)
+        counting = partial(_counting, ledger, record, place)
         table.publish(
             where,
-            versions_of(book),
+            versions_of(ledger),
             record,
             place["folder"],
             replaced,
-            whatever=lost,
+            any_generation=lost,
             forget=forget,
             counting=counting,
-            may_count=partial(_may_count, book, record, place),
+            may_count=partial(_may_count, ledger, record, place),
         )
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
@@ -107,7 +109,7 @@ class PlainIceberg(PlainSink):
         where = located(connections, place)
         return came_late(where, done) + sum(1 for _ in files.left_by_dead(f"{where.base}/data", done))
 
-    def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
+    def remains(self, opened: SinkContext, sink: str, erased: RangeSet) -> str:
         from tidemark.ledger.erasures import places_to_clear
         from tidemark.sinks.iceberg.catalog import located
         from tidemark.sinks.iceberg.remains import still_held
@@ -115,25 +117,42 @@ class PlainIceberg(PlainSink):
 
         tables = (
             located(opened.connections, one.place)
-            for one in (cleared.place for cleared in places_to_clear(opened.book))
+            for one in (cleared.place for cleared in places_to_clear(opened.ledger))
             if (one.name, one.type) == (sink, TYPE)
         )
         return still_held(opened, sink, {*tables}, erased)
 
-    def check_fields(self, opened: Opened, settings: IcebergSink) -> None:
+    def folder_mark(self, connections: Connections, settings: IcebergSink) -> str | None:
+        from tidemark.sinks.iceberg.catalog import located, opened
+
+        # The catalog says where the table is, which says itself who it is.
+        table = opened(located(connections, place_of(settings, settings.base(connections))))
+        return None if table is None else str(table.metadata.table_uuid)
+
+    def check_mounted(
+        self, connections: Connections, settings: IcebergSink, records: Callable[[], Iterable[Record]]
+    ) -> None:
+        from tidemark.sinks.iceberg import table
+        from tidemark.sinks.iceberg.catalog import located
+
+        table.check_there(located(connections, place_of(settings, settings.base(connections))), records())
+
+    def check_fields(self, opened: SinkContext, settings: IcebergSink) -> None:
         from tidemark.sinks.iceberg import table
         from tidemark.sinks.iceberg.catalog import located
 
         place = place_of(settings, settings.base(opened.connections))
         table.as_stored(located(opened.connections, place), opened.fields, opened.was)
 
-    def place(self, opened: Opened, settings: IcebergSink, lane: str, seq: int, generation: int) -> dict[str, str]:
+    def place(self, opened: SinkContext, settings: IcebergSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         from tidemark.sinks.parquet.files import attempt_folder
 
         base = settings.base(opened.connections)
         return {**place_of(settings, base), "folder": attempt_folder(f"{base}/data", lane, seq, generation)}
 
-    def rows_at(self, opened: Opened, settings: IcebergSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
+    def rows_at(
+        self, opened: SinkContext, settings: IcebergSink, at: Coordinate, record: Record
+    ) -> list[StoredRow] | str:
         from tidemark.sinks.iceberg.catalog import located
         from tidemark.sinks.iceberg.reading import Seen, files_of_window, steadily
         from tidemark.sinks.iceberg.table import names_of
@@ -145,36 +164,40 @@ class PlainIceberg(PlainSink):
         was = both(names_of(located(opened.connections, place)), opened.was)
 
         def read(seen: Seen) -> list[StoredRow] | str:
-            paths = files_of_window(opened.book, record, place, opened.connections, seen)
+            paths = files_of_window(opened.ledger, record, place, opened.connections, seen)
             return rows_of_message(paths, at, record, compacted=True, was=was)
 
         return steadily(read)
 
-    def rows(self, opened: Opened, settings: IcebergSink, limit: int) -> Iterator[dict[str, Any]]:
+    def rows(self, opened: SinkContext, settings: IcebergSink, limit: int) -> Iterator[dict[str, Any]]:
         from tidemark.sinks.iceberg.reading import iceberg_rows
 
-        return map(of_file, iceberg_rows(opened.book, settings.name, limit, opened.connections))
+        return map(of_file, iceberg_rows(opened.ledger, settings.name, limit, opened.connections))
 
     def rows_within(
-        self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
-    ) -> Taken:
+        self,
+        opened: SinkContext,
+        settings: Any,
+        within: OffsetRange,
+        take: Callable[[Iterator[dict[str, Any]]], T],
+    ) -> T:
         from tidemark.sinks.iceberg.reading import of_parts
         from tidemark.sinks.parquet.row_lookup import rows_within
 
-        def read(parts: list[FolderPart], authority: Authority, was: Names) -> Taken:
+        def read(parts: list[FolderPart], authority: Authority, was: Names) -> T:
             return take(rows_within(parts, authority, within, was))
 
-        return of_parts(opened.book, settings.name, opened.connections, read)
+        return of_parts(opened.ledger, settings.name, opened.connections, read)
 
 
-def _counting(book: Book, record: Record, place: Mapping[str, str]) -> RangeSet:
+def _counting(ledger: Ledger, record: Record, place: Mapping[str, str]) -> RangeSet:
     """The offsets of a window at which no newer window of the ledger counts."""
-    return _view(book, record, place).authority.held_by(record.attempt.generation, book.covers(record.window))
+    return _view(ledger, record, place).authority.held_by(record.attempt.generation, ledger.covers(record.window))
 
 
-def _may_count(book: Book, record: Record, place: Mapping[str, str], one: LiveFile) -> bool:
+def _may_count(ledger: Ledger, record: Record, place: Mapping[str, str], one: LiveFile) -> bool:
     """Whether a row that a file may have counts, by the ledger."""
-    view = _view(book, record, place)
+    view = _view(ledger, record, place)
     offsets = view.authority.covered()
     return any(
         one.may_have(view.authority.held_by(window.generation, offsets), MAX_OFFSET)
@@ -183,5 +206,5 @@ def _may_count(book: Book, record: Record, place: Mapping[str, str], one: LiveFi
     )
 
 
-def _view(book: Book, record: Record, place: Mapping[str, str]) -> View:
-    return book.view(next(one.name for one in record.places if one.place == place))
+def _view(ledger: Ledger, record: Record, place: Mapping[str, str]) -> LedgerSnapshot:
+    return ledger.view(next(one.name for one in record.places if one.place == place))

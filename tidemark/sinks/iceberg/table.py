@@ -69,7 +69,7 @@ _TIMES, _WAIT = 20, 0.2
 # How often it is looked whether a commit without an answer is there.
 _DOUBTS = 3
 # A snapshot's summary has this many characters of the offsets.
-_MOST_RANGES = 1_000
+_MAX_RANGES = 1_000
 
 
 def attempt_folder(base: str, lane: str, seq: int, generation: int) -> str:
@@ -85,19 +85,21 @@ def prepare(
     was: Names = NEVER,
     more: Mapping[str, IcebergType] = MappingProxyType({}),
     kept: Mapping[str, str] = MappingProxyType({}),
+    *,
+    of_messages: bool = True,
 ) -> None:
     """Make the table, or check its owner and add the columns that it lacks.
 
     A column also takes a wider type, as Iceberg allows it, and another name, if `was` says so. A table without rows gets
     today's columns and partitions, whatever it has. `more`: columns beside the fields; `kept`: properties that the table is
-    made with. Raises what `check_owner` raises. Raises WrongUse for a table
-    elsewhere or with other partitions, for a column of another type or whose name differs in case, and for a place that
-    readers of Iceberg take for another.
+    made with; `of_messages`: as `columns` takes it. Raises what `check_owner` raises. Raises WrongUse for a table elsewhere or
+    with other partitions, for a column of another type or whose name differs in case, and for a place that readers of Iceberg
+    take for another.
     """
     folders.path_of(where.base)
     if "#" in where.base:
         raise WrongUse(f"{where.base} has a #, at which readers of Iceberg cut a name: name another folder")
-    wanted = columns(fields, more)
+    wanted = columns(fields, more, of_messages=of_messages)
     if opened(where) is None:
         mark = {_STREAM: stream, _LEDGER: ledger, _MAPPING: wanted.name_mapping.model_dump_json(), **kept}
         create(where, wanted, spec_of(keys, wanted), {**mark, **_SETTINGS})
@@ -378,10 +380,11 @@ def publish(
     folder: str,
     replaced: RangeSet,
     *,
-    whatever: bool = False,
+    any_generation: bool = False,
     forget: Forget = keep_all,
     counting: Callable[[], RangeSet] | None = None,
     may_count: MayCount = lambda one: True,
+    wrote: bool = False,
 ) -> bool:
     """Let readers see a committed window: add its files, and take out rows of lower generations at the offsets `replaced`.
 
@@ -391,6 +394,7 @@ def publish(
 
     The table may have shown the window before the ledger was restored. Then the rows of a newer one may be there instead: with
     `counting`, only rows at the offsets that it gives are added or taken out. `may_count`: see `without_what_is_lost`.
+    `wrote`: the attempt has just written rows there, of which the record of a window that was committed first says nothing.
     """
     generation = record.attempt.generation
     tried = overtaken = False
@@ -409,12 +413,12 @@ def publish(
         if others and others == replaced:
             return False
         tried = True
-        below = MAX_OFFSET if whatever else generation
+        below = MAX_OFFSET if any_generation else generation
         old = _without(where, table, replaced - others, below, made, may_count)
         written = data_files.in_folder(folder)
         new = _described(where, table.metadata, written, others, made)
-        if not written and any(tally.rows.number for tally in record.tallies):
-            if not before:
+        if not written and (wrote or any(tally.rows.number for tally in record.tallies)):
+            if wrote or not before:
                 raise Unreachable(f"{folder} is not there; its disk may have been unmounted just now")
             # A compaction has removed it, and what was there is erased, or was read again by a window that is lost.
             check_there(where, [record])
@@ -520,4 +524,4 @@ def snapshot(
 def _ranges(record: Record) -> str:
     window = record.window
     said = " ".join(f"{range_.topic}/{range_.partition}@{range_.start}-{range_.until}" for range_ in window.ranges)
-    return said if len(said) <= _MOST_RANGES else f"{said[:_MOST_RANGES]}..."
+    return said if len(said) <= _MAX_RANGES else f"{said[:_MAX_RANGES]}..."

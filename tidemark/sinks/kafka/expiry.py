@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tidemark.clients.kafka.topics import TopicLog
-from tidemark.ledger.book import Committed, View
+from tidemark.ledger.ledger import Committed, LedgerSnapshot
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 # For topics whose messages may all have been deleted, up to now.
@@ -28,7 +28,7 @@ def deleted_until(logs: Mapping[str, TopicLog], first: Mapping[tuple[str, int], 
     )
 
 
-def may_have_expired(view: View, until: int | None) -> RangeSet:
+def may_have_expired(view: LedgerSnapshot, until: int | None) -> RangeSet:
     """The offsets whose newest results may have been written before some time: their attempt began no later."""
     if until is None:
         return RangeSet()

@@ -19,9 +19,9 @@ from tidemark.sinks.kafka.messages import Origin
 from tidemark.sinks.stored_rows import Mark, StoredRow
 
 # This many messages of some hundred bytes take a consumer a second or two.
-MOST_MESSAGES = 20_000
+MAX_MESSAGES = 20_000
 # A message may have any number of rows.
-MOST_ROWS = 20
+MAX_ROWS = 20
 # Clocks of the machines that write, and of the broker that may set the time, differ by less.
 _CLOCKS_MS = 60_000
 
@@ -36,9 +36,9 @@ def messages_of(
     with closing(KafkaLog(cluster)) as log:
         written = _written(log, topics, record)
     number = sum(one.until - one.start for one in written)
-    if number > MOST_MESSAGES:
+    if number > MAX_MESSAGES:
         within = ", ".join(map(str, written[:5])) + (f" and {len(written) - 5} more" if len(written) > 5 else "")
-        return f"it is one of {_grouped(number)} messages in {within}; up to {_grouped(MOST_MESSAGES)} are searched"
+        return f"it is one of {_grouped(number)} messages in {within}; up to {_grouped(MAX_MESSAGES)} are searched"
     by_index: dict[int, StoredRow] = {}
     with consumer_of(cluster) as consumer:
         for one in written:
@@ -47,7 +47,7 @@ def messages_of(
                 for message in records_of(consumer, place, one.until, one.start):
                     origin = _origin(message, stream, at, record.attempt.generation)
                     # A task that Spark ran twice has written its messages twice; the first of them counts.
-                    if origin is not None and len(by_index) < MOST_ROWS:
+                    if origin is not None and len(by_index) < MAX_ROWS:
                         by_index.setdefault(origin.place.index, _row(origin, message))
     if not by_index:
         among = number_of(_grouped(number), "message")

@@ -28,8 +28,8 @@ from kafka import TopicPartition as KafkaTopicPartition
 from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_of
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.errors import NotAuthorized, WrongUse
-from tidemark.ledger.book import Book
 from tidemark.ledger.elsewhere import for_readers
+from tidemark.ledger.ledger import Ledger
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.stored_rows import Place
@@ -100,15 +100,15 @@ class StoredMessage:
     value: bytes | None
 
 
-def kafka_messages(book: Book, cluster: KafkaEndpoint, topics: Sequence[str], sink: str) -> Iterator[StoredMessage]:
+def kafka_messages(ledger: Ledger, cluster: KafkaEndpoint, topics: Sequence[str], sink: str) -> Iterator[StoredMessage]:
     """The messages of a stream's sink that count when this is called, each once; partition after partition.
 
     An attempt writes its messages before the commit makes them count, and Tidemark never removes messages. So the
     reader takes the ledger first, then the ends of the topics, and has to read nothing again. Raises WrongUse,
     Unreachable.
     """
-    authority = for_readers(book).authority(sink)
-    return only_counting(_messages(cluster, topics), book.stream, authority)
+    authority = for_readers(ledger).authority(sink)
+    return only_counting(_messages(cluster, topics), ledger.stream, authority)
 
 
 def only_counting(

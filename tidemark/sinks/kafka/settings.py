@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from tidemark.settings.parts import ConnectionName, FieldName, Items, Name, Part, Topic, form
-from tidemark.sinks.contract import Owned, SinkSettings, Surroundings
+from tidemark.sinks.contract import OwnedPlace, SettingsContext, SinkSettings
 from tidemark.sinks.kafka.avro import not_a_name
 
 # Names the key of the source message. No field has this name: it is one of Tidemark's own.
@@ -137,16 +137,16 @@ class KafkaSink(SinkSettings):
     def needs_avro(self) -> bool:
         return self.value_format == "avro"
 
-    def owned(self) -> Iterable[Owned]:
+    def owned(self) -> Iterable[OwnedPlace]:
         return [
-            Owned(
+            OwnedPlace(
                 ("topic", self.kafka, topic),
                 f"topic {topic} is named by two sinks; nobody could tell their messages apart",
             )
             for topic in self.targets()
         ]
 
-    def problem_with(self, others: Surroundings) -> str | None:
+    def problem_with(self, others: SettingsContext) -> str | None:
         if unknown := [name for name in self.fields() if name not in others.fields]:
             return f"sink {self.name} names the field {unknown[0]}, which the stream does not have"
         keys = [name for name in (self.topic_field, self.key) if name is not None and name != MESSAGE_KEY]

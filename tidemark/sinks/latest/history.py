@@ -80,20 +80,20 @@ class History:
     def rows(self, columns: pa.Schema, buckets: Collection[int], hashes: np.ndarray) -> pa.Table:
         """The rows that count in some buckets, of the keys with these hashes."""
         wanted = pc.field(BUCKET).isin(sorted(buckets)) & pc.field(KEY_HASH).isin(pa.array(hashes, pa.int64()))
-        return pa.concat_tables([columns.empty_table(), *self._pieces(columns, wanted)])
+        return pa.concat_tables([columns.empty_table(), *self.pieces(columns, wanted)])
 
     def newest(self, columns: pa.Schema, buckets: Collection[int], key: Sequence[str], epochs: Epochs) -> pa.Table:
         """The newest of the rows that count in some buckets. Holds these, and about as many others at a time."""
         newest, waiting, number = columns.empty_table(), list[pa.Table](), 0
-        for piece in self._pieces(columns, pc.field(BUCKET).isin(sorted(buckets))):
+        for piece in self.pieces(columns, pc.field(BUCKET).isin(sorted(buckets))):
             waiting.append(piece)
             number += piece.num_rows
             if number > max(newest.num_rows, _AT_ONCE):
                 newest, waiting, number = _newest([newest, *waiting], key, epochs), [], 0
         return _newest([newest, *waiting], key, epochs)
 
-    def _pieces(self, columns: pa.Schema, wanted: pc.Expression) -> Iterator[pa.Table]:
-        """The rows that count, some at a time."""
+    def pieces(self, columns: pa.Schema, wanted: pc.Expression | None, *, counting: bool = True) -> Iterator[pa.Table]:
+        """The rows that count, or all, some at a time."""
         for part in self.parts:
             for dataset in self._opened(part):
                 for batch in dataset.to_batches(filter=wanted):
@@ -102,7 +102,7 @@ class History:
                     if not part.compacted:
                         generation = pa.scalar(part.windows[0].generation, pa.int64())
                         rows = rows.append_column(GENERATION, pa.repeat(generation, rows.num_rows))
-                    yield conformed(rows.filter(pa.array(self.count(rows))), columns)
+                    yield conformed(rows.filter(pa.array(self.count(rows))) if counting else rows, columns)
 
     def _opened(self, part: FolderPart) -> Iterator[ds.Dataset]:
         """The files of a folder, unless it has none."""

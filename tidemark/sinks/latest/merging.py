@@ -32,17 +32,18 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark.ledger.ordering import Epochs
+from tidemark.sinks.aggregates.states import Values
 from tidemark.sinks.latest.history import History
 from tidemark.sinks.latest.rows import BUCKET, KEY_HASH, newest
 
 # The most bytes of files of buckets that are read together, and the most new rows.
-_MOST_BYTES, _MOST_ROWS = 64 << 20, 200_000
+_MAX_BYTES, _MAX_ROWS = 64 << 20, 200_000
 
 _COORDINATE = ("_topic", "_incarnation", "_partition", "_offset", "_generation")
 
 
 class TableVersion(Protocol):
-    """One version of a table with the newest row of each key."""
+    """One version of a table with a row for each key."""
 
     @property
     def name(self) -> str:
@@ -53,11 +54,21 @@ class TableVersion(Protocol):
     def key(self) -> Sequence[str]: ...
 
     @property
+    def values(self) -> Values:
+        """What its columns of totals are; empty for a table that has none."""
+        ...
+
+    @property
     def columns(self) -> pa.Schema: ...
 
     @property
     def restored(self) -> str:
         """The `restored` of the register that it was made from: see `Register.restored`."""
+        ...
+
+    @property
+    def noted(self) -> str:
+        """What the last version says that changed buckets: see `Changed.noted`."""
         ...
 
     def said(self) -> Iterable[Mapping[str, str]]:
@@ -110,7 +121,7 @@ class Merge:
             yield from self._merged(some)
         if self.history is not None:
             for some in self._together(sorted(self.lost), new):
-                yield from _by_bucket(
+                yield from by_bucket(
                     self.history.newest(self.version.columns, some, self.version.key, self.epochs), some
                 )
 
@@ -138,7 +149,7 @@ class Merge:
         # A bucket of which no row has gone, and none has come, stays as it is.
         differ = {*lost.column(BUCKET).to_pylist()}
         differ |= {*rows.column(BUCKET).take(pa.array(chosen[chosen >= kept.num_rows])).to_pylist()}
-        yield from _by_bucket(rows.take(pa.array(chosen)), differ)
+        yield from by_bucket(rows.take(pa.array(chosen)), differ)
 
     def _together(self, buckets: Iterable[int], new: dict[int, int]) -> Iterator[list[int]]:
         return together(buckets, self.version.sizes, new)
@@ -150,7 +161,7 @@ def together(buckets: Iterable[int], sizes: Mapping[int, int], rows: Mapping[int
     size, number = 0, 0
     for one in buckets:
         more, count = sizes.get(one, 0), rows.get(one, 0)
-        if some and (size + more > _MOST_BYTES or number + count > _MOST_ROWS):
+        if some and (size + more > _MAX_BYTES or number + count > _MAX_ROWS):
             yield some
             some, size, number = [], 0, 0
         some.append(one)
@@ -159,7 +170,7 @@ def together(buckets: Iterable[int], sizes: Mapping[int, int], rows: Mapping[int
         yield some
 
 
-def _by_bucket(rows: pa.Table, buckets: Iterable[int]) -> Iterator[tuple[int, pa.Table]]:
+def by_bucket(rows: pa.Table, buckets: Iterable[int]) -> Iterator[tuple[int, pa.Table]]:
     of = rows.column(BUCKET).to_numpy()
     for bucket in sorted(buckets):
         yield bucket, rows.filter(pa.array(of == bucket))

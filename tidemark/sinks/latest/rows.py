@@ -56,12 +56,12 @@ def newest(rows: pa.Table, key: Sequence[str], epochs: Epochs) -> np.ndarray:
     order = np.lexsort((-numbers, indexes, partitions, incarnations, offsets, epoch))
     ranks = np.empty_like(order)
     ranks[order] = numbers
-    named = {f"key_{number}": _as_key(rows.column(name)) for number, name in enumerate(["_topic", *key])}
+    named = {f"key_{number}": as_key(rows.column(name)) for number, name in enumerate(["_topic", *key])}
     groups = pa.table({**named, "rank": ranks}).group_by([*named]).aggregate([("rank", "max")])
     return np.sort(order[groups.column("rank_max").to_numpy()])
 
 
-def _as_key(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def as_key(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column by whose values rows are of one key: of floats their texts, so that NaN is a key like any other.
 
     -0.0 is the key 0.0, as in every comparison and in the hash of a key.

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tidemark.clients.connections import Connections
 from tidemark.settings.parts import FieldName
-from tidemark.sinks.contract import Surroundings
+from tidemark.sinks.contract import SettingsContext
 from tidemark.sinks.keys import UNSENT, Key, Unsent
 from tidemark.sinks.latest.rows import history_of
 from tidemark.sinks.parquet.settings import Compression, FolderKey, FolderSettings
@@ -30,16 +30,10 @@ class HistoryFolder:
         return ()
 
 
-class LatestSettings(FolderSettings):
-    """The settings that all sinks with the newest row of each key share."""
+class HistorySettings(FolderSettings):
+    """The settings of all sinks with a row for each key, which is made of a history of the windows' rows."""
 
     key: Key
-    op: FieldName | None = Field(
-        default=None,
-        description="The field with what a message does to its key, as Debezium writes it: `c`, `u`, `r`, or `d` for a delete. "
-        "Without it, only tombstones delete.",
-    )
-    unsent: Unsent = UNSENT
     buckets: int = Field(
         default=16,
         ge=1,
@@ -48,14 +42,16 @@ class LatestSettings(FolderSettings):
     )
     compression: Compression = Field(default="snappy", description="How the files are compressed.")
 
-    def problem_with(self, others: Surroundings) -> str | None:
-        named = (*self.key, *([self.op] if self.op is not None else []))
-        if unknown := [name for name in named if name not in others.fields]:
+    @property
+    def fields_named(self) -> tuple[str, ...]:
+        """The fields of the stream that the sink names."""
+        return self.key
+
+    def problem_with(self, others: SettingsContext) -> str | None:
+        if unknown := [name for name in self.fields_named if name not in others.fields]:
             return f"sink {self.name} names the field {unknown[0]}, which the stream does not have"
         if problem := others.no_key(self.name, self.key):
             return problem
-        if self.op is not None and others.fields[self.op] != "string":
-            return f"sink {self.name}: op is a text such as c or d, and {self.op} is of type {others.fields[self.op]}"
         if others.guarantee != "at_least_once":
             return (
                 f"sink {self.name}: with guarantee {others.guarantee}, what a window has written is not known when it is "
@@ -67,7 +63,29 @@ class LatestSettings(FolderSettings):
         return HistoryFolder(self.name, self.type, self.compression, history_of(self.base(connections)))
 
 
-class VersionedLatest(LatestSettings):
+class LatestSettings(HistorySettings):
+    """The settings that all sinks with the newest row of each key share."""
+
+    op: FieldName | None = Field(
+        default=None,
+        description="The field with what a message does to its key, as Debezium writes it: `c`, `u`, `r`, or `d` for a delete. "
+        "Without it, only tombstones delete.",
+    )
+    unsent: Unsent = UNSENT
+
+    @property
+    def fields_named(self) -> tuple[str, ...]:
+        return (*self.key, *([self.op] if self.op is not None else []))
+
+    def problem_with(self, others: SettingsContext) -> str | None:
+        if problem := super().problem_with(others):
+            return problem
+        if self.op is not None and others.fields[self.op] != "string":
+            return f"sink {self.name}: op is a text such as c or d, and {self.op} is of type {others.fields[self.op]}"
+        return None
+
+
+class VersionedTable(HistorySettings):
     """The settings of sinks whose tables have versions, which are files."""
 
     keep_hours: int = Field(

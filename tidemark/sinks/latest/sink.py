@@ -1,4 +1,4 @@
-"""The sinks with the newest row of each key, without Spark. Each format says which table a place is."""
+"""The sinks with a row for each key, without Spark. Each says which table a place is."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.book import Book, Standing
+from tidemark.ledger.ledger import CommittedSnapshot, Ledger
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.sinks.contract import Erasing, Opened, Taken
+from tidemark.sinks.contract import Erasing, SinkContext, T
 from tidemark.sinks.latest.rows import DELETED, history_of
-from tidemark.sinks.latest.settings import LatestSettings
-from tidemark.sinks.parquet.sink import PlainFolders
+from tidemark.sinks.latest.settings import HistorySettings, LatestSettings
+from tidemark.sinks.parquet.sink import FoldersAdmin
 from tidemark.sinks.texts import of_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidemark.sinks.latest.table import LatestTable, Newest
+    from tidemark.sinks.latest.table import LatestTable, TableRows
+    from tidemark.sinks.parquet.files import Holding
 
 # A table needs an extra of the package, which other sinks do not need: so it is loaded where it is needed.
 
 
-class PlainLatest(PlainFolders):
+class PublishedAdmin(FoldersAdmin):
     """The windows write a sink `parquet` of its own, the history. A receipt's `base` and `folder` are there.
 
     The table is made of the history, after the commit.
     """
 
-    versions_by_order = True
     rows_by_coordinate = True
     owner_asked = True
 
     @abstractmethod
     def publish_to(
-        self, connections: Connections, place: Mapping[str, str], book: Book, sink: str, record: Record
+        self, connections: Connections, place: Mapping[str, str], ledger: Ledger, sink: str, record: Record
     ) -> None:
-        """Publish a committed window in the table that a receipt names: see `PlainSink.publish`."""
+        """Publish a committed window in the table that a receipt names: see `SinkAdmin.publish`."""
 
     @abstractmethod
     def take_out_of(self, connections: Connections, place: Mapping[str, str], sink: str, erasing: Erasing) -> None:
@@ -63,10 +63,12 @@ class PlainLatest(PlainFolders):
         """How a receipt names the table."""
 
     @abstractmethod
-    def older(self, opened: Opened, sink: str, place: Mapping[str, str], erased: RangeSet) -> str:
+    def older(self, opened: SinkContext, sink: str, place: Mapping[str, str], erased: RangeSet) -> str:
         """The files that only older versions of the table name, and that have rows of these offsets, in words."""
 
-    def place(self, opened: Opened, settings: LatestSettings, lane: str, seq: int, generation: int) -> dict[str, str]:
+    def place(
+        self, opened: SinkContext, settings: HistorySettings, lane: str, seq: int, generation: int
+    ) -> dict[str, str]:
         from tidemark.sinks.parquet.files import attempt_folder
 
         base = settings.base(opened.connections)
@@ -77,39 +79,55 @@ class PlainLatest(PlainFolders):
             **self.table_place(settings, base),
         }
 
-    def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
+    def publish(self, ledger: Ledger, connections: Connections, place: Mapping[str, str], record: Record) -> None:
         for sink in _names(place, [record]):
-            self.publish_to(connections, place, book, sink, record)
+            self.publish_to(connections, place, ledger, sink, record)
 
     def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
         super().erase(connections, place, erasing)
         for sink in _names(place, (one.record for one in erasing.standing.windows)):
             self.take_out_of(connections, place, sink, erasing)
 
-    def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
+    def remains(self, opened: SinkContext, sink: str, erased: RangeSet) -> str:
         from tidemark.ledger.erasures import places_to_clear
 
         said = [held] if (held := super().remains(opened, sink, erased)) else []
         # Each attempt has a folder of its own in the one history of a table.
         places = {
             tuple(sorted(_without_folder(one.place.place).items())): one.place.place
-            for one in places_to_clear(opened.book)
+            for one in places_to_clear(opened.ledger)
             if (one.place.type, one.place.name) == (self.kind, sink)
         }
         said += filter(None, (self.older(opened, sink, one, erased) for one in places.values()))
         return "; ".join(said)
 
-    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: CommittedSnapshot) -> None:
         super().reach(connections, place, standing)
         self.check_table(connections, place, (one.record for one in standing.windows))
+
+    def folder_mark(self, connections: Connections, settings: HistorySettings) -> str | None:
+        """Of the table and of the folder with its history."""
+        from tidemark.sinks.parquet import folders
+
+        mine = self.identity(connections, self.table_place(settings, settings.base(connections)))
+        history = folders.mark_of(settings.history(connections).folder)
+        return None if mine is None or history is None else f"{mine} {history}"
+
+    def check_mounted(
+        self, connections: Connections, settings: HistorySettings, records: Callable[[], Iterable[Record]]
+    ) -> None:
+        from tidemark.sinks.parquet import folders
+
+        folders.check_there(settings.history(connections).folder, records())
+        self.check_table(connections, self.table_place(settings, settings.base(connections)), records())
 
     @abstractmethod
     def check_table(self, connections: Connections, place: Mapping[str, str], records: Iterable[Record]) -> None:
         """Raises Unreachable for a table that is gone, though some of these windows have written there."""
 
 
-class PlainLatestRows(PlainLatest):
-    """Tables of a lake."""
+class LakeTableAdmin(PublishedAdmin):
+    """Tables of a lake, whatever their rows are."""
 
     @abstractmethod
     def table(self, connections: Connections, place: Mapping[str, str]) -> LatestTable:
@@ -118,10 +136,10 @@ class PlainLatestRows(PlainLatest):
     def identity(self, connections: Connections, place: Mapping[str, str]) -> str | None:
         return self.table(connections, place).identity()
 
-    def shown(self, book: Book, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
+    def shown(self, ledger: Ledger, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
         from tidemark.sinks.latest.table import GENERATION_SHOWN, LANE_SHOWN
 
-        version, register = self.table(connections, place).opened(), book.register()
+        version, register = self.table(connections, place).opened(), ledger.register()
         # Whatever it has shown for a ledger that was restored since, is looked at as a whole when that publishes.
         if version is None or register is None or version.restored != register[1].restored:
             return ()
@@ -129,39 +147,60 @@ class PlainLatestRows(PlainLatest):
         return [(said[LANE_SHOWN], int(said[GENERATION_SHOWN]))] if said else ()
 
     def publish_to(
-        self, connections: Connections, place: Mapping[str, str], book: Book, sink: str, record: Record
+        self, connections: Connections, place: Mapping[str, str], ledger: Ledger, sink: str, record: Record
     ) -> None:
         from tidemark.sinks.latest.table import publish
 
-        publish(self.table(connections, place), book, sink, record)
+        publish(self.table(connections, place), ledger, sink, record)
 
     def take_out_of(self, connections: Connections, place: Mapping[str, str], sink: str, erasing: Erasing) -> None:
         from tidemark.sinks.latest.table import take_out
         from tidemark.sinks.versions import ERASES, said_of
 
         table = self.table(connections, place)
-        take_out(table, erasing.standing.book, sink, {**said_of(erasing.record), ERASES: "true"})
+        take_out(table, erasing.standing.ledger, sink, {**said_of(erasing.record), ERASES: "true"})
 
-    def rows(self, opened: Opened, settings: LatestSettings, limit: int) -> Iterator[dict[str, Any]]:
+    def holding(self, opened: SinkContext, sink: str, history: str, wanted: RangeSet) -> Holding:
+        """Whether a file of the table has rows of some offsets."""
+        from tidemark.sinks.parquet.files import holds
+
+        return lambda name: holds(name, wanted)
+
+    def read(self, opened: SinkContext, settings: HistorySettings, take: Callable[[TableRows], T]) -> T:
+        """The result of `take` for the rows of all keys by the ledger."""
+        from tidemark.sinks.latest.table import read
+
+        base = settings.base(opened.connections)
+        table = self.table(opened.connections, self.table_place(settings, base))
+        return read(table, self.shown_by(opened.ledger), settings.name, take)
+
+    def shown_by(self, ledger: Ledger) -> Ledger:
+        """The ledger by which readers see the table."""
+        return ledger
+
+
+class LatestRowsAdmin(LakeTableAdmin):
+    """Tables of a lake with the newest row of each key."""
+
+    versions_by_order = True
+
+    def rows(self, opened: SinkContext, settings: LatestSettings, limit: int) -> Iterator[dict[str, Any]]:
         """The newest row of each key, and whether it says that the key is gone."""
-        yield from self._read(
+        yield from self.read(
             opened,
             settings,
             lambda newest: list(islice(_shown(table.slice(0, limit) for table in newest.tables()), limit)),
         )
 
     def rows_within(
-        self, opened: Opened, settings: Any, within: OffsetRange, take: Callable[[Iterator[dict[str, Any]]], Taken]
-    ) -> Taken:
+        self,
+        opened: SinkContext,
+        settings: Any,
+        within: OffsetRange,
+        take: Callable[[Iterator[dict[str, Any]]], T],
+    ) -> T:
         """Of the newest rows of all keys those that were made of messages at these offsets."""
-        return self._read(opened, settings, lambda newest: take(_shown(newest.within(within))))
-
-    def _read(self, opened: Opened, settings: LatestSettings, take: Callable[[Newest], Taken]) -> Taken:
-        from tidemark.sinks.latest.table import read
-
-        base = settings.base(opened.connections)
-        table = self.table(opened.connections, self.table_place(settings, base))
-        return read(table, opened.book, settings.name, take)
+        return self.read(opened, settings, lambda newest: take(_shown(newest.within(within))))
 
 
 def _shown(tables: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:

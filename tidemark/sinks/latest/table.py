@@ -1,29 +1,29 @@
-"""A table with the newest row of each key, in any format: how it is published, and how it is read."""
+"""A table with a row for each key, in any format: how it is published, and how it is read. See `folds` for what a row is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
-from tidemark.ledger.book import Book, Committed
 from tidemark.ledger.forgetting import origin
-from tidemark.ledger.newest import newer_windows
+from tidemark.ledger.ledger import Committed, Ledger
+from tidemark.ledger.newest import newer_windows, open_heads
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import Head, Record, Register
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange
+from tidemark.sinks.latest.folds import Changed, Fold, TableState
 from tidemark.sinks.latest.history import BucketFileGone, History
-from tidemark.sinks.latest.merging import Merge, TableVersion, coordinates
-from tidemark.sinks.latest.rows import GENERATION, history_of
+from tidemark.sinks.latest.merging import TableVersion
+from tidemark.sinks.latest.rows import history_of
 from tidemark.sinks.owners import check_not_replaced
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import WindowName
-from tidemark.sinks.parquet.files import Counts, exists, is_within
+from tidemark.sinks.parquet.files import exists, is_within
 from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.sinks.parquet.row_lookup import tables_within
 from tidemark.sinks.versions import GENERATION_SHOWN as GENERATION_SHOWN
@@ -31,29 +31,34 @@ from tidemark.sinks.versions import LANE_SHOWN as LANE_SHOWN
 from tidemark.sinks.versions import said_of as said_of
 
 T = TypeVar("T")
-# Writes all rows of a bucket into a file that no version names yet, and gives its name; None for no rows.
-Write = Callable[[int, pa.Table], str | None]
+# Writes all rows of a bucket into a file that no version names yet, and gives its name; None for no rows. The name begins with
+# the last argument.
+Write = Callable[[int, pa.Table, str], str | None]
 
 
 @dataclass(frozen=True)
 class Staged:
     """The contents of the next version: the buckets that change, each with the file that takes the place of its files.
 
-    `restored` is what that version says of the ledger, as `TableVersion` has it.
+    `restored` and `noted` are what that version says, as `TableVersion` has it.
     """
 
     files: Mapping[int, str | None]
     restored: str
+    noted: str = ""
 
 
 Stage = Callable[[TableVersion, Write], Staged]
 
 
 class LatestTable(Protocol):
-    """Where such a table is. `kind` is the type of its sink."""
+    """Where such a table is. `kind` is the type of its sink, and `fold` says what its rows are."""
 
     @property
     def kind(self) -> str: ...
+
+    @property
+    def fold(self) -> Fold: ...
 
     @property
     def base(self) -> str: ...
@@ -75,39 +80,40 @@ class LatestTable(Protocol):
         ...
 
 
-def publish(table: LatestTable, book: Book, sink: str, record: Record) -> None:
+def publish(table: LatestTable, ledger: Ledger, sink: str, record: Record) -> None:
     """Let readers see a committed window of a sink, and no rows that count no more because of it. Repeatable."""
     name = (record.lane, record.seq)
 
     def stage(version: TableVersion, write: Write) -> Staged:
         # The version was loaded before.
-        register = book.register_in_use()
-        _check_not_replaced(table, version, register)
-        window = Committed(record, book.covers(record.window))
-        if not _stands_alone(book, register, sink, version, window):
-            return _from_all(table, book, sink, version, write, {name})
+        at = TableState(version, ledger, ledger.register_in_use())
+        _check_not_replaced(table, at)
+        if table.fold.has(at, record):
+            return Staged({}, version.restored)
+        window = Committed(record, ledger.covers(record.window))
+        if not _stands_alone(table.fold, at, sink, window):
+            return _from_all(table, ledger, sink, version, write, {name})
 
         def merged(parts: list[FolderPart], authority: Authority) -> Staged:
-            fresh = _history(table, parts, authority, register)
-            changed = Merge(version, fresh, Epochs(register.topics)).changed()
-            return Staged({bucket: write(bucket, rows) for bucket, rows in changed}, version.restored)
+            fresh = _history(table, parts, authority, at.register)
+            return _staged(at, table.fold.added(at, fresh, window), write)
 
-        return steady(book, sink, merged, table.kind, [window])
+        return steady(ledger, sink, merged, table.kind, [window])
 
     def again(version: TableVersion, write: Write) -> Staged:
-        return _from_all(table, book, sink, version, write, {name}, _lost(version))
+        return _from_all(table, ledger, sink, version, write, {name}, _lost(version))
 
     table.change(lambda *made: _unless_lost(stage, again, *made), said_of(record))
 
 
-def take_out(table: LatestTable, book: Book, sink: str, said: dict[str, str]) -> None:
+def take_out(table: LatestTable, ledger: Ledger, sink: str, said: dict[str, str]) -> None:
     """Take out the rows of a sink that count no more, and bring back what they had overwritten. Repeatable."""
 
     def stage(version: TableVersion, write: Write) -> Staged:
-        return _from_all(table, book, sink, version, write, ())
+        return _from_all(table, ledger, sink, version, write, ())
 
     def again(version: TableVersion, write: Write) -> Staged:
-        return _from_all(table, book, sink, version, write, (), _lost(version))
+        return _from_all(table, ledger, sink, version, write, (), _lost(version))
 
     table.change(lambda *made: _unless_lost(stage, again, *made), said)
 
@@ -125,36 +131,33 @@ def _lost(version: TableVersion) -> frozenset[int]:
     return frozenset(bucket for bucket in version.sizes if not all(map(exists, version.paths(bucket))))
 
 
-def _stands_alone(book: Book, register: Register, sink: str, version: TableVersion, window: Committed) -> bool:
+def _staged(at: TableState, changed: Changed, write: Write) -> Staged:
+    files = {bucket: write(bucket, rows, changed.mark) for bucket, rows in changed.rows}
+    sizes, paths = at.version.sizes, at.version.paths
+    stay = (one for bucket in sizes if bucket not in files for one in paths(bucket))
+    return Staged(files, at.register.restored, changed.noted([*stay, *filter(None, files.values())]))
+
+
+def _stands_alone(fold: Fold, at: TableState, sink: str, window: Committed) -> bool:
     """Whether a window only adds rows to a version: all of its rows count, and it takes none out.
 
     Not if a newer window covers some of its offsets, or if the version has rows of the offsets that the window has read again.
     Nor if the ledger was restored since: the version may have rows of windows that the ledger knows no more.
     """
-    if version.restored != register.restored or not all_count(book, register, sink, window):
+    if at.version.restored != at.register.restored or not all_count(at.ledger, at.register, sink, window):
         return False
-    return not (window.record.kind.reads_again and _has_older(version, window))
+    return fold.adds(at, window)
 
 
-def all_count(book: Book, register: Register, sink: str, window: Committed) -> bool:
+def all_count(ledger: Ledger, register: Register, sink: str, window: Committed) -> bool:
     """Whether all rows of a window count: no newer one covers any of its offsets. `register` was read before."""
-    newer = (one.window for one in newer_windows(book, register, window.generation))
-    return not any(one.counts_for(sink) and book.covers(one) & window.covers for one in newer)
-
-
-def _has_older(version: TableVersion, window: Committed) -> bool:
-    within = Counts(Authority([(window.generation, window.covers)]))
-    for bucket in version.sizes:
-        rows = coordinates(version, [bucket])
-        older = rows.column(GENERATION).to_numpy() != window.generation
-        if (older & within.of(rows, np.full(rows.num_rows, window.generation))).any():
-            return True
-    return False
+    newer = (one.window for one in newer_windows(ledger, register, window.generation))
+    return not any(one.counts_for(sink) and ledger.covers(one) & window.covers for one in newer)
 
 
 def _from_all(
     table: LatestTable,
-    book: Book,
+    ledger: Ledger,
     sink: str,
     version: TableVersion,
     write: Write,
@@ -164,30 +167,19 @@ def _from_all(
     """By the whole history of the ledger. `lost`: buckets that are made again."""
 
     def merged(parts: list[FolderPart], authority: Authority) -> Staged:
-        register = book.register_in_use()
-        _check_not_replaced(table, version, register)
-        history = _history(table, parts, authority, register)
-        changed = replace(_merge(version, history, windows, register, stale=True), lost=lost).changed()
-        return Staged({bucket: write(bucket, rows) for bucket, rows in changed}, register.restored)
+        at = TableState(version, ledger, ledger.register_in_use())
+        _check_not_replaced(table, at)
+        history, mine = _history(table, parts, authority, at.register), _parts_of(table, parts)
+        return _staged(at, table.fold.anew(at, history, mine, windows, lost), write)
 
-    return steady(book, sink, merged, table.kind)
-
-
-def _merge(
-    version: TableVersion, history: History, windows: Collection[WindowName], register: Register, *, stale: bool
-) -> Merge:
-    """The changes that some windows make to a version. `stale`: rows of it may count no more."""
-    epochs = Epochs(register.topics)
-    if version.restored != register.restored:
-        # It may have rows of windows that the ledger has forgotten, and lack what these had taken out.
-        return Merge(version, history, epochs, history)
-    return Merge(version, history.only(windows), epochs, history if stale else None)
+    return steady(ledger, sink, merged, table.kind)
 
 
-def _check_not_replaced(table: LatestTable, version: TableVersion, register: Register) -> None:
+def _check_not_replaced(table: LatestTable, at: TableState) -> None:
     """Raises OwnedByAnother where a ledger that was restored later has published already."""
-    if version.restored > register.restored:
-        theirs = {"ledger": f"{origin(register.ledger)}/{version.restored}"}
+    register = at.register
+    if at.version.restored > register.restored:
+        theirs = {"ledger": f"{origin(register.ledger)}/{at.version.restored}"}
         check_not_replaced(table.base, theirs, register.stream, register.ledger)
 
 
@@ -195,9 +187,13 @@ def _history(table: LatestTable, parts: list[FolderPart], authority: Authority, 
     return History.of(parts, authority, history_of(table.base), forgets=bool(register.restored))
 
 
+def _parts_of(table: LatestTable, parts: Iterable[FolderPart]) -> list[FolderPart]:
+    return [one for one in parts if one.base == history_of(table.base)]
+
+
 @dataclass(frozen=True)
-class Newest:
-    """The newest rows of all keys by the ledger: those of a version of the table, and what is not published yet.
+class TableRows:
+    """The rows of all keys by the ledger: those of a version of the table, and what is not published yet.
 
     `changed`: what the buckets become that have rows of windows which are not published yet. `version` is None before there is
     a table. With the folders of the history, and the order of its messages.
@@ -214,7 +210,7 @@ class Newest:
         return [one for bucket, version in self._others() for one in version.paths(bucket)]
 
     def tables(self) -> Iterator[pa.Table]:
-        """The newest rows, table by table."""
+        """The rows, table by table."""
         yield from self.changed.values()
         for bucket, version in self._others():
             yield version.rows([bucket], version.columns)
@@ -233,23 +229,23 @@ class Newest:
         return [(bucket, self.version) for bucket in sorted({*self.version.sizes} - {*self.changed})]
 
 
-def read(table: LatestTable, book: Book, sink: str, take: Callable[[Newest], T]) -> T:
-    """The result of `take` for the newest rows of all keys by the ledger. Reads again when a window was committed meanwhile.
+def read(table: LatestTable, ledger: Ledger, sink: str, take: Callable[[TableRows], T]) -> T:
+    """The result of `take` for the rows of all keys by the ledger. Reads again when a window was committed meanwhile.
 
     And where it fails and the table has another version by then: a compaction removes files with what was erased at once.
     """
     while True:
-        view = book.view(sink)
+        view = ledger.view(sink)
         # What is not settled now may not be in the version that is loaded next.
-        waiting, version = unpublished(book, view.heads.values()), table.opened()
-        read_all = partial(_newest, table, book, waiting, version)
+        waiting, version = unpublished(ledger, view.heads.values()), table.opened()
+        read_all = partial(_newest, table, ledger, waiting, version)
         try:
-            taken = steady(book, sink, lambda *there: take(read_all(*there)), table.kind)  # noqa: B023
+            taken = steady(ledger, sink, lambda *there: take(read_all(*there)), table.kind)  # noqa: B023
         except Exception:
             if _name(table.opened()) == _name(version):
                 raise
             continue
-        if not book.changed_since(view):
+        if not ledger.changed_since(view):
             return taken
 
 
@@ -259,22 +255,26 @@ def _name(version: TableVersion | None) -> str | None:
 
 def _newest(
     table: LatestTable,
-    book: Book,
+    ledger: Ledger,
     windows: dict[WindowName, Record],
     version: TableVersion | None,
     parts: list[FolderPart],
     authority: Authority,
-) -> Newest:
+) -> TableRows:
     if version is None:
-        return Newest(None, {}, parts, Epochs({}))
-    register = book.register_of_windows()
-    # What another stream has erased is in the table, and readers do not show it.
-    stale = bool(book.hidden) or any(one.owes_sweep for one in windows.values())
-    merge = _merge(version, _history(table, parts, authority, register), windows, register, stale=stale)
-    return Newest(version, dict(merge.changed()), parts, merge.epochs)
+        return TableRows(None, {}, parts, Epochs({}))
+    at = TableState(version, ledger, ledger.register_of_windows())
+    history, mine = _history(table, parts, authority, at.register), _parts_of(table, parts)
+    changed = table.fold.unpublished(at, history, mine, windows)
+    return TableRows(version, dict(changed.rows), parts, Epochs(at.register.topics))
 
 
-def unpublished(book: Book, heads: Iterable[Head]) -> dict[WindowName, Record]:
+def unpublished(ledger: Ledger, heads: Iterable[Head]) -> dict[WindowName, Record]:
     """The windows that are committed, and perhaps not in the table yet."""
     last = (head.last for head in heads)
-    return {(one.lane, one.seq): one for one in last if one is not None and not book.is_settled(one)}
+    return {(one.lane, one.seq): one for one in last if one is not None and not ledger.is_settled(one)}
+
+
+def unsettled(ledger: Ledger, register: Register) -> dict[WindowName, Record]:
+    """The windows that are committed, and perhaps not in the table yet. `register` was read before."""
+    return unpublished(ledger, (stored.head for stored in open_heads(ledger, register).values()))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.book import Standing
+from tidemark.ledger.ledger import CommittedSnapshot
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Erasing, PlainSink
+from tidemark.sinks.contract import Erasing, SinkAdmin
 
 # Arrow takes a third of a second to load, and most programs that open a stream never sweep: it is loaded when needed.
 
 
-class InFolders(PlainSink):
+class InFolders(SinkAdmin):
     def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
         from tidemark.sinks.parquet import files
 
@@ -24,7 +24,7 @@ class InFolders(PlainSink):
 
         files.take_over(place["base"], ledger)
 
-    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: CommittedSnapshot) -> None:
         from tidemark.sinks.parquet.folders import check_there
 
         check_there(place["base"], (window.record for window in standing.windows))

@@ -12,10 +12,10 @@ from pyarrow import fs
 
 from tidemark.clients.connections import Connections
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import LaneState
 from tidemark.offsets.authority import Authority
-from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable, Replacement
+from tidemark.sinks.contract import CompactionRequest, Replaceable, Replacement, SinkContext
 from tidemark.sinks.parquet import compactions, folders
 from tidemark.sinks.parquet.compactions import Compactions, WindowName, WindowSpan, described, spans
 from tidemark.sinks.parquet.files import COMPACTED, WINDOW_COLUMNS, delete, holds_erased, on_disk
@@ -52,20 +52,20 @@ class Folders(Protocol):
 class ParquetCompaction:
     """The compaction of the sink `parquet`, without Spark."""
 
-    def planned(self, opened: Opened, settings: Folders, asked: CompactionRequest) -> Sequence[Replaceable]:
+    def planned(self, opened: SinkContext, settings: Folders, asked: CompactionRequest) -> Sequence[Replaceable]:
         base = settings.base(opened.connections)
 
         def read(parts: list[FolderPart], _: Authority) -> list[Replaceable]:
             return [_replaceable(group) for group in groups(choose(parts, base, asked))]
 
-        return steady(opened.book, settings.name, read, settings.type)
+        return steady(opened.ledger, settings.name, read, settings.type)
 
-    def at_work(self, opened: Opened, settings: Folders) -> str | None:
-        stored = compactions.find(opened.book, settings.name)
+    def at_work(self, opened: SinkContext, settings: Folders) -> str | None:
+        stored = compactions.find(opened.ledger, settings.name)
         return stored.value.claim.run if stored is not None and stored.value.claim is not None else None
 
-    def made(self, opened: Opened, settings: Folders, run: str) -> Sequence[Replacement]:
-        stored = compactions.find(opened.book, settings.name)
+    def made(self, opened: SinkContext, settings: Folders, run: str) -> Sequence[Replacement]:
+        stored = compactions.find(opened.ledger, settings.name)
         made = [folder for folder in stored.value.folders if folder.run == run] if stored else []
         return [Replacement(_named(folder.windows), folder.rows, folder.folder) for folder in made]
 
@@ -160,7 +160,7 @@ def _files(filesystem: fs.FileSystem, path: str) -> Iterator[fs.FileInfo]:
             yield info
 
 
-def remove_replaced(book: Book, known: Compactions, base: str, generation: int) -> None:
+def remove_replaced(ledger: Ledger, known: Compactions, base: str, generation: int) -> None:
     """Remove the folders of windows that a compacted folder holds, and what compactions and attempts before `generation` left.
 
     `known` was read or changed under the claim of `generation`, so no older compaction of the sink can name a folder
@@ -170,12 +170,12 @@ def remove_replaced(book: Book, known: Compactions, base: str, generation: int) 
     for at in sorted({base, *(folder.base for folder in known.folders)}):
         held = {name for folder in known.folders if folder.base == at for name in folder.names()}
         with folders.opened(at) as (filesystem, path):
-            _remove_below(book, known, filesystem, path, held, generation)
-        remove_dead(book, at, generation)
+            _remove_below(ledger, known, filesystem, path, held, generation)
+        remove_dead(ledger, at, generation)
 
 
 def _remove_below(
-    book: Book, known: Compactions, filesystem: fs.FileSystem, path: str, held: set[WindowName], generation: int
+    ledger: Ledger, known: Compactions, filesystem: fs.FileSystem, path: str, held: set[WindowName], generation: int
 ) -> None:
     for lane in sorted({lane for lane, _ in held}):
         for seq, info in _numbered(filesystem, f"{path}/lane={lane}", "seq"):
@@ -188,7 +188,7 @@ def _remove_below(
         if written < generation
     ]
     # Read after the folders were listed: the ledger claims a generation before its folder is made.
-    others = [compaction for compaction in compactions.of_all_sinks(book) if compaction.sink != known.sink]
+    others = [compaction for compaction in compactions.of_all_sinks(ledger) if compaction.sink != known.sink]
     claimed = {compaction.claim.generation for compaction in others if compaction.claim is not None}
     named = {folders.path_of(folder.folder) for value in (known, *others) for folder in value.folders}
     for written, info in older:
@@ -196,11 +196,11 @@ def _remove_below(
             folders.remove(filesystem, info.path)
 
 
-def remove_dead(book: Book, base: str, generation: int) -> None:
+def remove_dead(ledger: Ledger, base: str, generation: int) -> None:
     """Remove what attempts have left that can never commit, in lanes that have gone on without them, or were cancelled."""
     listed = [attempt for attempt in on_disk(base) if not attempt.compacted]
     # Read after the folders were listed: an attempt is in its head before it makes its folder.
-    standing, heads = book.standing(), book.heads()
+    standing, heads = ledger.standing(), ledger.heads()
     for attempt in listed:
         stored = heads.get(attempt.lane)
         # A ledger that was restored from a backup does not know the windows after it. Their rows may be all there is.

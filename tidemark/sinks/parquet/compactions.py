@@ -17,12 +17,12 @@ from itertools import groupby
 from msgspec import Struct, structs
 
 from tidemark.errors import Fenced
-from tidemark.ledger.book import Book
 from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import FORMAT
 from tidemark.ledger.register import draw_generation, new_token
 from tidemark.ledger.sink_values import SinkValues
-from tidemark.ledger.stores.doubt import NotMine
+from tidemark.ledger.stores.doubt import CompareAndSetFailed
 
 # More changes than others can make while a write is retried (`doubt.PATIENCE_SECONDS`): each change rewrites rows.
 _TOKENS = 32
@@ -90,23 +90,23 @@ class StoredCompactions:
     value: Compactions
 
 
-def _values(book: Book) -> SinkValues:
-    return SinkValues(book, "compacted")
+def _values(ledger: Ledger) -> SinkValues:
+    return SinkValues(ledger, "compacted")
 
 
-def _decoded(book: Book, sink: str, stored: bytes) -> Compactions:
-    return decode(stored, Compactions, _values(book).name(sink))
+def _decoded(ledger: Ledger, sink: str, stored: bytes) -> Compactions:
+    return decode(stored, Compactions, _values(ledger).name(sink))
 
 
-def find(book: Book, sink: str) -> StoredCompactions | None:
+def find(ledger: Ledger, sink: str) -> StoredCompactions | None:
     """The folders that compactions have replaced; None before the first compaction."""
-    stored = _values(book).find(sink)
-    return None if stored is None else StoredCompactions(stored, _decoded(book, sink, stored))
+    stored = _values(ledger).find(sink)
+    return None if stored is None else StoredCompactions(stored, _decoded(ledger, sink, stored))
 
 
-def of_all_sinks(book: Book) -> list[Compactions]:
+def of_all_sinks(ledger: Ledger) -> list[Compactions]:
     """The folders replaced by compactions in all sinks of a stream, even in those that the stream file no longer names."""
-    return [_decoded(book, sink, stored) for sink, stored in _values(book).of_all_sinks()]
+    return [_decoded(ledger, sink, stored) for sink, stored in _values(ledger).of_all_sinks()]
 
 
 def spans(names: Iterable[WindowName]) -> tuple[WindowSpan, ...]:
@@ -119,16 +119,16 @@ def spans(names: Iterable[WindowName]) -> tuple[WindowSpan, ...]:
     return tuple(spans_)
 
 
-def claim(book: Book, sink: str, run: str) -> StoredCompactions:
+def claim(ledger: Ledger, sink: str, run: str) -> StoredCompactions:
     """Begin a compaction: from now on, earlier compactions can replace nothing."""
     while True:
-        stored = find(book, sink)
-        generation, _ = draw_generation(book)
-        value = stored.value if stored else Compactions(stream=book.stream, sink=sink, token="")
-        claimed = Claim(generation=generation, run=run, at=book.clock())
+        stored = find(ledger, sink)
+        generation, _ = draw_generation(ledger)
+        value = stored.value if stored else Compactions(stream=ledger.stream, sink=sink, token="")
+        claimed = Claim(generation=generation, run=run, at=ledger.clock())
         try:
-            return _swap(book, stored.bytes if stored else None, structs.replace(value, claim=claimed))
-        except NotMine:
+            return _swap(ledger, stored.bytes if stored else None, structs.replace(value, claim=claimed))
+        except CompareAndSetFailed:
             continue
 
 
@@ -139,28 +139,28 @@ def replaced(held: StoredCompactions, folder: CompactedFolder) -> Compactions:
     return structs.replace(held.value, folders=(*kept, folder))
 
 
-def check_room(book: Book, value: Compactions) -> None:
+def check_room(ledger: Ledger, value: Compactions) -> None:
     """Raises TooLarge when the ledger would not take the value."""
     todo = "compact fewer windows, or with `--again`, which makes one of several compacted folders"
-    _values(book).check_room(encode(value), f"what was compacted of {book.stream}/{value.sink}", todo)
+    _values(ledger).check_room(encode(value), f"what was compacted of {ledger.stream}/{value.sink}", todo)
 
 
-def replace(book: Book, held: StoredCompactions, folder: CompactedFolder) -> StoredCompactions:
+def replace(ledger: Ledger, held: StoredCompactions, folder: CompactedFolder) -> StoredCompactions:
     """Make a folder count instead of the folders of its windows. Raises Fenced, OutcomeUnknown."""
-    return _hold(book, held, replaced(held, folder))
+    return _hold(ledger, held, replaced(held, folder))
 
 
-def finish(book: Book, held: StoredCompactions) -> None:
+def finish(ledger: Ledger, held: StoredCompactions) -> None:
     """Release the claim, unless another compaction has taken it. The new folders count. Raises OutcomeUnknown."""
-    with suppress(NotMine):
-        _swap(book, held.bytes, structs.replace(held.value, claim=None))
+    with suppress(CompareAndSetFailed):
+        _swap(ledger, held.bytes, structs.replace(held.value, claim=None))
 
 
-def check_held(book: Book, held: StoredCompactions) -> None:
+def check_held(ledger: Ledger, held: StoredCompactions) -> None:
     """Raises Fenced when another compaction has begun: it may have removed the files of this one."""
-    stored = find(book, held.value.sink)
+    stored = find(ledger, held.value.sink)
     if stored is None or stored.bytes != held.bytes:
-        raise _fenced(book, held.value.sink, stored.value if stored else None)
+        raise _fenced(ledger, held.value.sink, stored.value if stored else None)
 
 
 def described(windows: Sequence[WindowSpan]) -> str:
@@ -170,31 +170,31 @@ def described(windows: Sequence[WindowSpan]) -> str:
     )
 
 
-def _hold(book: Book, held: StoredCompactions, value: Compactions) -> StoredCompactions:
+def _hold(ledger: Ledger, held: StoredCompactions, value: Compactions) -> StoredCompactions:
     try:
-        return _swap(book, held.bytes, value)
-    except NotMine as problem:
-        newer = _decoded(book, value.sink, problem.current or b"")
-        raise _fenced(book, value.sink, newer) from None
+        return _swap(ledger, held.bytes, value)
+    except CompareAndSetFailed as problem:
+        newer = _decoded(ledger, value.sink, problem.current or b"")
+        raise _fenced(ledger, value.sink, newer) from None
 
 
-def _fenced(book: Book, sink: str, newer: Compactions | None) -> Fenced:
+def _fenced(ledger: Ledger, sink: str, newer: Compactions | None) -> Fenced:
     last = newer and (newer.claim or (newer.folders[-1] if newer.folders else None))
     by = f"run {last.run}" if last else "another run"
     return Fenced(
-        f"a compaction of {book.stream}/{sink} was begun by {by} after this one, which replaces nothing any more; what "
+        f"a compaction of {ledger.stream}/{sink} was begun by {by} after this one, which replaces nothing any more; what "
         "it has replaced before counts. Nothing is lost: let one run at a time."
     )
 
 
-def _swap(book: Book, expected: bytes | None, value: Compactions) -> StoredCompactions:
+def _swap(ledger: Ledger, expected: bytes | None, value: Compactions) -> StoredCompactions:
     token = new_token()
     value = structs.replace(value, token=token, tokens=(*value.tokens, token)[-_TOKENS:])
-    check_room(book, value)
+    check_room(ledger, value)
     stored = encode(value)
 
     def is_mine(current: bytes) -> bool:
-        return token in _decoded(book, value.sink, current).tokens
+        return token in _decoded(ledger, value.sink, current).tokens
 
-    _values(book).swap(value.sink, expected, stored, is_mine)
+    _values(ledger).swap(value.sink, expected, stored, is_mine)
     return StoredCompactions(stored, value)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -58,6 +58,8 @@ _ATTEMPT = re.compile(r"/lane=([^/]+)/seq=(\d+)/generation=(\d+)(?=/)")
 _AT_A_TIME = 20_000
 # How often files are listed anew where another program has removed one of them since.
 _LOOKS = 5
+# Whether a file has some rows, or says what they have; None of one that is gone.
+Holding = Callable[[str], bool | None]
 
 
 def _window_folder(base: str, lane: str, seq: int) -> str:
@@ -239,6 +241,12 @@ def by_attempt(base: str) -> dict[AttemptFolder, list[str]]:
                 if folders.is_read(one) and below.count("/") == named.group(0).count("/") + 1:
                     there.append(f"{base}{below}")
     return by_folder
+
+
+def attempt_of(folder: str) -> AttemptFolder | None:
+    """The attempt that a folder is of, by its name; None for a folder with another one."""
+    named = _ATTEMPT.search(f"{folder}/")
+    return None if named is None else AttemptFolder(folder, named[1], int(named[2]), int(named[3]))
 
 
 def window_of(base: str, file: str) -> tuple[str, int]:

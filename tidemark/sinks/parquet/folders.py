@@ -139,7 +139,7 @@ def mark_of(base: str) -> str | None:
 def check_stored(base: str, folder: str) -> None:
     """Raises Unreachable unless a folder that was just written stands where its owner's mark stands.
 
-    Asked before anything counts: see `mounted.Mounts`.
+    Asked before anything counts: see `mounted.FolderMarks`.
     """
     with opened(folder) as (filesystem, path):
         there = filesystem.get_file_info(path).type != fs.FileType.NotFound

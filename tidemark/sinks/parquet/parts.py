@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tidemark.ledger.book import NOTHING, Book, Committed
 from tidemark.ledger.erasures import erased
+from tidemark.ledger.ledger import NOTHING, Committed, Ledger
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import RangeSet
@@ -90,7 +90,7 @@ def _part(
 
 
 def steady(
-    book: Book,
+    ledger: Ledger,
     sink: str,
     read: Callable[[list[FolderPart], Authority], T],
     kind: str = TYPE,
@@ -102,25 +102,25 @@ def steady(
     only these windows, all of whose rows count; then the history of the ledger is not read.
     """
     while True:
-        known = compactions.find(book, sink)
-        windows, authority = _counting(book, sink, alone)
+        known = compactions.find(ledger, sink)
+        windows, authority = _counting(ledger, sink, alone)
         try:
             there = parts(windows, authority, sink, known.value if known else None, kind)
             _check_there(there)
             value = read(there, authority)
         except Exception:
             # A missing file is an error, unless a compaction has replaced its folder.
-            if _same_folders(known, compactions.find(book, sink)):
+            if _same_folders(known, compactions.find(ledger, sink)):
                 raise
             continue
-        if _same_folders(known, compactions.find(book, sink)):
+        if _same_folders(known, compactions.find(ledger, sink)):
             return value
 
 
-def _counting(book: Book, sink: str, alone: Sequence[Committed]) -> tuple[Sequence[Committed], Authority]:
+def _counting(ledger: Ledger, sink: str, alone: Sequence[Committed]) -> tuple[Sequence[Committed], Authority]:
     if alone:
         return alone, Authority((window.generation, window.covers) for window in alone)
-    view = book.view(sink)
+    view = ledger.view(sink)
     return view.windows, view.authority
 
 

@@ -29,9 +29,9 @@ from tidemark.sinks.texts import of_file
 from tidemark.types.renamed_fields import NEVER, Names, by_today
 
 # Of a window with more files, the coordinate alone does not say which has the message: each would have to be opened.
-MOST_FILES = 1_000
+MAX_FILES = 1_000
 # A message may have any number of rows, of any size.
-MOST_ROWS = 20
+MAX_ROWS = 20
 # Rows that are in memory at once.
 _BATCH_ROWS = 1_000
 
@@ -52,14 +52,14 @@ def rows_of_message(
                 )
             try:
                 dataset = dataset_at(filesystem, path)
-                if len(dataset.files) > MOST_FILES:
-                    return f"the window has {len(dataset.files)} files there, and up to {MOST_FILES} are searched"
+                if len(dataset.files) > MAX_FILES:
+                    return f"the window has {len(dataset.files)} files there, and up to {MAX_FILES} are searched"
                 if dataset.files:
                     rows = _rows(uniform(dataset), at, record, compacted=compacted)
                     all_rows += [replace(row, fields=by_today(was, dict(row.fields))) for row in rows]
             except pa.ArrowException as problem:
                 raise LedgerContradiction(f"{place} cannot be read: {problem}") from problem
-        if len(all_rows) >= MOST_ROWS:
+        if len(all_rows) >= MAX_ROWS:
             break
     return all_rows
 
@@ -68,7 +68,7 @@ def _rows(dataset: ds.Dataset, at: Coordinate, record: Record, *, compacted: boo
     wanted = is_within(OffsetRange(at.partition, at.offset, at.offset + 1))
     if compacted:
         wanted &= pc.field(GENERATION) == record.attempt.generation
-    rows = with_texts(_scanner(dataset, wanted).head(MOST_ROWS)).sort_by("_index").to_pylist()
+    rows = with_texts(_scanner(dataset, wanted).head(MAX_ROWS)).sort_by("_index").to_pylist()
     return [_stored(row, at, record) for row in rows]
 
 

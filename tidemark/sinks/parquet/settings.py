@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 from tidemark.clients.connections import Connections
 from tidemark.clients.lake import lake_folder
 from tidemark.settings.parts import ConnectionName, Items, Name, form
-from tidemark.sinks.contract import Owned, SinkSettings, StoreSettings, Surroundings
+from tidemark.sinks.contract import OwnedPlace, SettingsContext, SinkSettings, StoreSettings
 from tidemark.types.fields import FieldType
 
 _KEY = re.compile(
@@ -84,11 +84,11 @@ class InFolder(StoreSettings):
 class FolderSettings(InFolder, SinkSettings):
     """The settings that all sinks of files share."""
 
-    def owned(self) -> Iterable[Owned]:
+    def owned(self) -> Iterable[OwnedPlace]:
         # Not every file system tells names apart that differ in case alone.
         parts = self.folder.lower().split("/")
         said = f"folder {self.folder!r}"
-        return [Owned(("folder", self.files, *parts), f"{said} is named by two sinks; give each its own", said)]
+        return [OwnedPlace(("folder", self.files, *parts), f"{said} is named by two sinks; give each its own", said)]
 
     def base(self, connections: Connections) -> str:
         """The folder that the sink writes below, as a URI."""
@@ -123,7 +123,7 @@ class ParquetSink(FolderSettings):
     def folder_keys(self) -> tuple[FolderKey, ...]:
         return tuple(FolderKey.read(part) for part in self.partition_by)
 
-    def problem_with(self, others: Surroundings) -> str | None:
+    def problem_with(self, others: SettingsContext) -> str | None:
         fields = others.fields
         for key in self.folder_keys():
             kind = fields.get(key.field)

@@ -21,8 +21,8 @@ from enum import StrEnum
 from msgspec import structs
 
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Book
-from tidemark.sinks.contract import CompactionRequest, Opened
+from tidemark.ledger.ledger import Ledger
+from tidemark.sinks.contract import CompactionRequest, SinkContext
 from tidemark.sinks.parquet import compacting, compactions, folders
 from tidemark.sinks.parquet import files as parquet_files
 from tidemark.sinks.parquet.compactions import CompactedFolder, spans
@@ -30,7 +30,7 @@ from tidemark.sinks.parquet.parts import FolderPart, parts
 
 log = logging.getLogger(__name__)
 
-_MOST_ROWS = 2**63 - 1
+_MAX_ROWS = 2**63 - 1
 
 
 class CompactionStep(StrEnum):
@@ -54,7 +54,7 @@ def nobody(step: CompactionStep) -> None:
 
 
 def compact(
-    opened: Opened,
+    opened: SinkContext,
     sink: compacting.Folders,
     run: str,
     asked: CompactionRequest,
@@ -66,51 +66,51 @@ def compact(
     Raises Fenced when another compaction of the sink has begun meanwhile, and WrongUse for a sink under a new name.
     Also raises what `rewrite` raises, TooLarge, OwnedByAnother.
     """
-    book = opened.book
+    ledger = opened.ledger
     base = sink.base(opened.connections)
-    register = book.register()
+    register = ledger.register()
     if register is None:
-        raise WrongUse(f"{book.stream} has not been read yet: there is nothing to compact")
-    folders.check_there(base, (window.record for window in book.committed()))
-    parquet_files.own(base, book.stream, register[1].ledger, sink.name)
+        raise WrongUse(f"{ledger.stream} has not been read yet: there is nothing to compact")
+    folders.check_there(base, (window.record for window in ledger.committed()))
+    parquet_files.own(base, ledger.stream, register[1].ledger, sink.name)
 
     def heard(step: CompactionStep) -> None:
-        log.info("compaction of %s/%s: %s", book.stream, sink.name, step.value)
+        log.info("compaction of %s/%s: %s", ledger.stream, sink.name, step.value)
         on_step(step)
 
-    held = compactions.claim(book, sink.name, run)
+    held = compactions.claim(ledger, sink.name, run)
     heard(CompactionStep.CLAIMED)
-    view = book.view(sink.name)
-    with _unless_fenced(book, held):
+    view = ledger.view(sink.name)
+    with _unless_fenced(ledger, held):
         chosen = compacting.choose(parts(view.windows, view.authority, sink.name, held.value, sink.type), base, asked)
         groups = compacting.groups(chosen)
     made: list[CompactedFolder] = []
     for number, group in enumerate(groups, 1):
         folder = _planned(opened, held, base, number, group)
-        compactions.check_room(book, compactions.replaced(held, structs.replace(folder, rows=_MOST_ROWS)))
-        with _unless_fenced(book, held):
+        compactions.check_room(ledger, compactions.replaced(held, structs.replace(folder, rows=_MAX_ROWS)))
+        with _unless_fenced(ledger, held):
             rows = rewrite(group, folder.folder, heard)
-        # What it replaces is removed afterwards.
-        folders.check_stored(base, folder.folder)
+            # What it replaces is removed afterwards.
+            folders.check_stored(base, folder.folder)
         made.append(structs.replace(folder, rows=rows))
-        held = compactions.replace(book, held, made[-1])
+        held = compactions.replace(ledger, held, made[-1])
         heard(CompactionStep.REPLACED)
     # A ledger that took the place of this one meanwhile may name what is removed.
-    parquet_files.own(base, book.stream, register[1].ledger, sink.name)
-    compacting.remove_replaced(book, held.value, base, _claim(held).generation)
+    parquet_files.own(base, ledger.stream, register[1].ledger, sink.name)
+    compacting.remove_replaced(ledger, held.value, base, _claim(held).generation)
     heard(CompactionStep.REMOVED)
-    compactions.finish(book, held)
+    compactions.finish(ledger, held)
     heard(CompactionStep.FINISHED)
     return made
 
 
 @contextmanager
-def _unless_fenced(book: Book, held: compactions.StoredCompactions) -> Iterator[None]:
+def _unless_fenced(ledger: Ledger, held: compactions.StoredCompactions) -> Iterator[None]:
     """Whatever fails in the block does so as Fenced where another compaction has begun: it removes folders."""
     try:
         yield
     except Exception:
-        compactions.check_held(book, held)
+        compactions.check_held(ledger, held)
         raise
 
 
@@ -121,7 +121,7 @@ def _claim(held: compactions.StoredCompactions) -> compactions.Claim:
 
 
 def _planned(
-    opened: Opened, held: compactions.StoredCompactions, base: str, number: int, group: Sequence[FolderPart]
+    opened: SinkContext, held: compactions.StoredCompactions, base: str, number: int, group: Sequence[FolderPart]
 ) -> CompactedFolder:
     claim = _claim(held)
     return CompactedFolder(
@@ -131,5 +131,5 @@ def _planned(
         windows=spans(name for part in group for name in part.names),
         rows=0,
         run=claim.run,
-        at=opened.book.clock(),
+        at=opened.ledger.clock(),
     )

@@ -20,7 +20,7 @@ from tidemark.audit.deleted_messages import (
     wrote_to,
 )
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
-from tidemark.ledger.book import Book, Committed, View
+from tidemark.ledger.ledger import Committed, Ledger, LedgerSnapshot
 from tidemark.ledger.records import BlockTallies, Record, SinkReceipt
 from tidemark.offsets.blocks import block_size, fields_digest, in_blocks
 from tidemark.offsets.ranges import RangeSet
@@ -31,7 +31,7 @@ from tidemark.spark.readers import places as readers
 from tidemark.spark.rows.tallying import block_of, count_of, digest_of
 
 # The most pieces of blocks to join rows with: they take some ten megabytes in the driver and in every task.
-_MOST_PIECES = 100_000
+_MAX_PIECES = 100_000
 
 _FROM, _UNTIL, _NUMBER, _TAKEN = "_from", "_until", "_number", "_taken"
 _PLACE = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {BLOCK} long"
@@ -43,7 +43,7 @@ Lossy = Callable[[Committed], bool]
 
 
 @dataclass(frozen=True)
-class ByBlocks:
+class BlockComparison:
     """The offsets of one place that were compared by blocks, and the blocks that differ, with their offsets."""
 
     offsets: RangeSet
@@ -55,25 +55,27 @@ class ByBlocks:
 class PlaceBlocks:
     """The blocks of one place, and the function that compares them."""
 
-    book: Book
-    view: View
+    ledger: Ledger
+    view: LedgerSnapshot
     blocks: Sequence[WindowBlock]
     judge: Judge
 
-    def compare(self, rows: DataFrame) -> ByBlocks:
+    def compare(self, rows: DataFrame) -> BlockComparison:
         """Compare the rows that count, with their digests: as the marks say, and as they are found."""
         contents = _found_in_blocks(rows, self.blocks)
         blocks = list(zip(self.blocks, contents, strict=True))
-        if blocks and self.book.changed_since(self.view):
+        if blocks and self.ledger.changed_since(self.view):
             # A window may have been committed after the ledger was read. Offsets that it took are compared no more.
-            now = self.book.view(self.view.sink).authority
+            now = self.ledger.view(self.view.sink).authority
             blocks = [(block, held) for block, held in blocks if block.still_held(now)]
         judged = [(block, self.judge(block, held)) for block, held in blocks]
         offsets = RangeSet(range_ for block, verdict in judged if verdict.compared for range_ in block.offsets)
         differing = RangeSet(
             range_ for block, verdict in judged if verdict.wrong is not None for range_ in block.offsets
         )
-        return ByBlocks(offsets, tuple(verdict.wrong for _, verdict in judged if verdict.wrong is not None), differing)
+        return BlockComparison(
+            offsets, tuple(verdict.wrong for _, verdict in judged if verdict.wrong is not None), differing
+        )
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,8 @@ class DeletedOffsets:
     `problems`: tallies that the ledger lacks.
     """
 
-    book: Book
-    view: View
+    ledger: Ledger
+    view: LedgerSnapshot
     windows: tuple[tuple[Committed, BlockTallies | None], ...]
     offsets: RangeSet
     problems: tuple[str, ...]
@@ -110,7 +112,7 @@ class DeletedOffsets:
             return any(place.name == sink and wrote(place) for place in record.places)
 
         view = self.view.of(sink)
-        return PlaceBlocks(self.book, view, self._blocks(view, wrote_there), judge)
+        return PlaceBlocks(self.ledger, view, self._blocks(view, wrote_there), judge)
 
     def of_dead_letters(self, place: Mapping[str, str]) -> PlaceBlocks:
         return self._of(None, "dead_letters", place, compare_dead_letters)
@@ -118,9 +120,9 @@ class DeletedOffsets:
     def _of(self, sink: str | None, name: str, place: Mapping[str, str], judge: Judge) -> PlaceBlocks:
         view = self.view.of(sink)
         # Nothing can be missing at a place where a window has never written.
-        return PlaceBlocks(self.book, view, self._blocks(view, lambda record: wrote_to(record, name, place)), judge)
+        return PlaceBlocks(self.ledger, view, self._blocks(view, lambda record: wrote_to(record, name, place)), judge)
 
-    def _blocks(self, view: View, wrote: Callable[[Record], bool]) -> list[WindowBlock]:
+    def _blocks(self, view: LedgerSnapshot, wrote: Callable[[Record], bool]) -> list[WindowBlock]:
         return [
             block
             for window, tallies in self.windows
@@ -129,7 +131,7 @@ class DeletedOffsets:
         ]
 
 
-def forgotten_blocks(opened: OpenStream, view: View, forgotten: RangeSet) -> DeletedOffsets:
+def forgotten_blocks(opened: OpenStream, view: LedgerSnapshot, forgotten: RangeSet) -> DeletedOffsets:
     """The counts of the windows with some of these offsets, by blocks."""
     windows: list[tuple[Committed, BlockTallies | None]] = []
     problems: list[str] = []
@@ -137,11 +139,11 @@ def forgotten_blocks(opened: OpenStream, view: View, forgotten: RangeSet) -> Del
         if not window.covers & forgotten:
             continue
         try:
-            windows.append((window, opened.book.blocks(window.record)))
+            windows.append((window, opened.ledger.blocks(window.record)))
         except (LedgerContradiction, LedgerUnreadable) as problem:
             problems.append(str(problem))
     return DeletedOffsets(
-        opened.book, view, tuple(windows), forgotten, tuple(problems), fields_digest(opened.stream.fields)
+        opened.ledger, view, tuple(windows), forgotten, tuple(problems), fields_digest(opened.stream.fields)
     )
 
 
@@ -150,7 +152,7 @@ def _found_in_blocks(rows: DataFrame, blocks: Sequence[WindowBlock]) -> list[Blo
     if not blocks:
         return []
     # A join over equal keys, so that Spark does not compare every row with every piece.
-    size = block_size(RangeSet(range_ for block in blocks for range_ in block.offsets | block.taken), _MOST_PIECES)
+    size = block_size(RangeSet(range_ for block in blocks for range_ in block.offsets | block.taken), _MAX_PIECES)
     pieces = [
         (at.topic, at.incarnation, at.partition, number_of_piece, start, until, number, taken)
         for number, block in enumerate(blocks)

@@ -12,9 +12,9 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.audit.report import MOST_FINDINGS, SHOWN_COORDINATES, PlaceReport
+from tidemark.audit.report import MAX_FINDINGS, SHOWN_COORDINATES, PlaceReport
 from tidemark.audit.unchanged_data import CountedRange
-from tidemark.ledger.book import Book, View
+from tidemark.ledger.ledger import Ledger, LedgerSnapshot
 from tidemark.offsets.blocks import BLOCK_OFFSETS, PartitionBlocks
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.hashing import unsigned
@@ -22,7 +22,7 @@ from tidemark.offsets.ranges import MAX_OFFSET, Interval, RangeSet, TopicPartiti
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.reading import RowsByOffset, pieces
-from tidemark.spark.audit.deleted_messages import ByBlocks, DeletedOffsets, PlaceBlocks
+from tidemark.spark.audit.deleted_messages import BlockComparison, DeletedOffsets, PlaceBlocks
 from tidemark.spark.columns import AT, BLOCK, COORDINATE, DIGEST, INDEX, message_hash, row_hash
 from tidemark.spark.readers.places import COUNTS, FOUND_DIGEST, Digested, hbase_places
 from tidemark.spark.rows import outcomes
@@ -53,7 +53,7 @@ _KINDS = ("missing", "different", "extra", "twice")
 
 
 @dataclass(frozen=True)
-class Sums:
+class BlockSums:
     """The rows of a block: their number, the XOR of their hashes, and that of the digests of their contents.
 
     A digest covers the coordinate, so rows that swap their contents have other digests. `unlike` rows have marks that do
@@ -66,21 +66,21 @@ class Sums:
     unlike: int = 0
 
     @classmethod
-    def of(cls, rows: int, ack: int | None, content: int | None, unlike: int = 0) -> Sums:
+    def of(cls, rows: int, ack: int | None, content: int | None, unlike: int = 0) -> BlockSums:
         """From Spark's signed XORs, which are null over nothing."""
         return cls(rows, unsigned(ack or 0), unsigned(content or 0), unlike)
 
-    def __add__(self, other: Sums) -> Sums:
+    def __add__(self, other: BlockSums) -> BlockSums:
         """The sums of the rows of both."""
-        return Sums(
+        return BlockSums(
             self.rows + other.rows, self.ack ^ other.ack, self.content ^ other.content, self.unlike + other.unlike
         )
 
 
-def sums_of(blocks: Iterable[PartitionBlocks]) -> dict[Block, Sums]:
+def sums_of(blocks: Iterable[PartitionBlocks]) -> dict[Block, BlockSums]:
     """The sums of the rows to expect, from the tallies of the blocks of all messages."""
     return {
-        (block.at, tally.block): Sums(tally.rows.number, int(tally.rows.ack, 16), int(tally.content, 16))
+        (block.at, tally.block): BlockSums(tally.rows.number, int(tally.rows.ack, 16), int(tally.content, 16))
         for block in blocks
         for tally in block.blocks
     }
@@ -93,7 +93,7 @@ class DeadLetterSums:
     Tallies have no contents of dead letters: `content` leaves out those at the offsets `tallied`.
     """
 
-    sums: Mapping[Block, Sums]
+    sums: Mapping[Block, BlockSums]
     tallied: RangeSet
 
 
@@ -102,7 +102,7 @@ def dead_letter_sums(known: Sequence[CountedRange], others: DataFrame | None, si
     sums = {} if others is None else sums_expected(others, size, message_hash())
     for one in known:
         for tally in one.blocks:
-            here = Sums(tally.dead_letters.number, int(tally.dead_letters.ack, 16), 0)
+            here = BlockSums(tally.dead_letters.number, int(tally.dead_letters.ack, 16), 0)
             block = (one.at, tally.block)
             sums[block] = sums[block] + here if block in sums else here
     return DeadLetterSums(sums, RangeSet(one.offsets for one in known))
@@ -110,14 +110,11 @@ def dead_letter_sums(known: Sequence[CountedRange], others: DataFrame | None, si
 
 @dataclass(frozen=True)
 class AuditedPlace:
-    """An audit's report on one place, and the offsets that a replay would repair.
-
-    `by_blocks` is None for a place whose contributions are compared, window by window, instead of rows.
-    """
+    """An audit's report on one place, and the offsets that a replay would repair."""
 
     report: PlaceReport
     findings: RangeSet
-    by_blocks: ByBlocks | None
+    by_blocks: BlockComparison
 
 
 class ExpectedRows(Protocol):
@@ -154,18 +151,18 @@ class Audit:
     # The offsets whose rows are compared; None for all of them.
     some: RangeSet | None = None
     # The sums of the blocks of `stored`, as the pass over the messages has given them.
-    sums: Mapping[Block, Sums] | None = None
+    sums: Mapping[Block, BlockSums] | None = None
     # Offsets in a block whose digests are compared before its rows.
     block_size: int = BLOCK_OFFSETS
     # The ledger as the audit has read it, from which the expectation comes. None: as it is now.
-    view: View | None = None
+    view: LedgerSnapshot | None = None
 
     def changed(self) -> RangeSet:
         """The offsets of windows that were committed since the audit has read the ledger.
 
         A difference there says nothing: the row that counts now is not the one that was expected.
         """
-        return RangeSet() if self.view is None else self.opened.book.covered_since(self.view)
+        return RangeSet() if self.view is None else self.opened.ledger.covered_since(self.view)
 
     @property
     def messages(self) -> DataFrame:
@@ -215,7 +212,7 @@ class Audit:
         rows: DataFrame | RowsAt,
         blocks: PlaceBlocks,
         deleted: Deleted | None = None,
-        sums: Mapping[Block, Sums] | None = None,
+        sums: Mapping[Block, BlockSums] | None = None,
     ) -> AuditedPlace:
         """Compare rows with their digests, and rows whose messages Kafka has deleted by blocks.
 
@@ -228,7 +225,7 @@ class Audit:
 
 def rows_of_table(
     spark: SparkSession,
-    book: Book,
+    ledger: Ledger,
     uncommitted: RangeSet,
     table: RowsByOffset,
     sink: str | None,
@@ -242,7 +239,7 @@ def rows_of_table(
 
     def found(some: RangeSet | None) -> DataFrame:
         within = None if some is None else _cheapest(some)
-        return hbase_places(spark, book, table, sink, (), uncommitted, within=within, digested=digested, rows=rows)
+        return hbase_places(spark, ledger, table, sink, (), uncommitted, within=within, digested=digested, rows=rows)
 
     return found
 
@@ -270,7 +267,7 @@ def compare_place(
     expected: Callable[[], DataFrame],
     rows_at: RowsAt,
     by_tallies: PlaceBlocks,
-    sums: Mapping[Block, Sums] | None,
+    sums: Mapping[Block, BlockSums] | None,
     deleted: Deleted | None = None,
 ) -> AuditedPlace:
     """Compare one place: first sums of blocks, then the rows of the blocks that differ."""
@@ -284,7 +281,7 @@ class _Read:
 
     there: DataFrame
     hashed: Column
-    sums: dict[Block, Sums]
+    sums: dict[Block, BlockSums]
     debris: int
 
 
@@ -307,7 +304,7 @@ def _compare(
     rows_at: RowsAt,
     by_tallies: PlaceBlocks,
     read: _Read,
-    sums: Mapping[Block, Sums] | None,
+    sums: Mapping[Block, BlockSums] | None,
     deleted: Deleted | None = None,
 ) -> AuditedPlace:
     size = audit.block_size
@@ -341,7 +338,7 @@ def _compare(
 
 def sums_found(
     rows: DataFrame, in_kafka: RangeSet, size: int, hashed: Column, tallied: RangeSet
-) -> tuple[dict[Block, Sums], int]:
+) -> tuple[dict[Block, BlockSums], int]:
     """The sums of the rows that count, at the offsets `in_kafka`, by blocks; and how much debris there is anywhere.
 
     Their contents are of rows that are not at the offsets `tallied`.
@@ -360,24 +357,26 @@ def sums_found(
         )
         .collect()
     )
-    sums = {_block(row): Sums.of(row[_ROWS], row["ack"], row[_FOUND], row[_SAID]) for row in by_block if row[_INSIDE]}
+    sums = {
+        _block(row): BlockSums.of(row[_ROWS], row["ack"], row[_FOUND], row[_SAID]) for row in by_block if row[_INSIDE]
+    }
     return sums, sum(row["debris"] for row in by_block)
 
 
-def sums_expected(rows: DataFrame, size: int, hashed: Column) -> dict[Block, Sums]:
+def sums_expected(rows: DataFrame, size: int, hashed: Column) -> dict[Block, BlockSums]:
     """The sums of the rows that should be there, by blocks."""
     ack, content = F.bit_xor(hashed).alias("ack"), F.bit_xor(DIGEST).alias(_EXPECTED)
     by_block = (
         rows.select(*_KEY, DIGEST, block_of(size)).groupBy(*AT, BLOCK).agg(F.count("*").alias(_ROWS), ack, content)
     )
-    return {_block(row): Sums.of(row[_ROWS], row["ack"], row[_EXPECTED]) for row in by_block.collect()}
+    return {_block(row): BlockSums.of(row[_ROWS], row["ack"], row[_EXPECTED]) for row in by_block.collect()}
 
 
 def _narrowed(
-    expected: Mapping[Block, Sums], found: Mapping[Block, Sums], in_kafka: RangeSet, size: int
+    expected: Mapping[Block, BlockSums], found: Mapping[Block, BlockSums], in_kafka: RangeSet, size: int
 ) -> tuple[int, RangeSet]:
     """How many rows the blocks have that are the same, and the offsets of the others."""
-    nothing = Sums.of(0, 0, 0)
+    nothing = BlockSums.of(0, 0, 0)
     differing: dict[TopicPartition, list[tuple[int, int]]] = {}
     same = 0
     for at, block in sorted({*expected, *found}):
@@ -463,7 +462,7 @@ def compare_rows(
         wrong = both.join(by_itself.select(*_KEY), _KEY, "left_anti")
     at = {kind: _named(wrong.where(is_so)) if numbers[kind] else () for kind, is_so in kinds.items()}
     differing = wrong.where(missing | extra | different | twice)
-    findings = _offsets(differing, MOST_FINDINGS) if any(at.values()) else RangeSet()
+    findings = _offsets(differing, MAX_FINDINGS) if any(at.values()) else RangeSet()
     both.unpersist()
     if compacted:
         counting.unpersist()
@@ -482,13 +481,13 @@ def _coordinates(rows: DataFrame, limit: int) -> list[Coordinate]:
 
 
 # Up to how many first rows each task keeps in memory; Spark sorts all rows, also on disk, where more are asked for.
-_MOST_AT_HAND = "spark.sql.execution.topKSortFallbackThreshold"
+_MAX_AT_HAND = "spark.sql.execution.topKSortFallbackThreshold"
 
 
 def _offsets(rows: DataFrame, limit: int) -> RangeSet:
     """The first offsets of some rows. As Arrow's columns, since there may be a million."""
     intervals: dict[TopicPartition, list[Interval]] = {}
-    with setting(rows.sparkSession, _MOST_AT_HAND, str(SHOWN_COORDINATES)):
+    with setting(rows.sparkSession, _MAX_AT_HAND, str(SHOWN_COORDINATES)):
         columns = _first(rows, limit).toArrow().to_pydict()
     for topic, incarnation, partition, offset in zip(*(columns[name] for name in COORDINATE), strict=True):
         intervals.setdefault(TopicPartition(topic, partition, incarnation), []).append((offset, offset + 1))

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from tidemark.audit.report import SHOWN_COORDINATES, GapReport, explain
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
-from tidemark.ledger.book import Committed
+from tidemark.ledger.ledger import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.live.open_stream import OpenStream

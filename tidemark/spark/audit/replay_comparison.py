@@ -16,9 +16,9 @@ from tidemark.audit.comparison import (
     IS_SKIPPED,
     IS_SKIPPED_NOW,
     IS_STORED,
+    MAX_EXAMPLES,
     MESSAGE_NOT_IN_KAFKA,
     MORE_ROWS,
-    MOST_EXAMPLES,
     NOT_IN_KAFKA,
     WAS_DEAD_LETTER,
     WAS_NO_ROW,
@@ -26,7 +26,7 @@ from tidemark.audit.comparison import (
     Example,
     PlaceComparison,
 )
-from tidemark.ledger.book import View
+from tidemark.ledger.ledger import LedgerSnapshot
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Outcome
@@ -42,18 +42,18 @@ DEAD_LETTERS = "dead letters"
 DEAD_LETTER_COLUMNS = ("outcome", "reason", "error")
 
 _KEY = [*COORDINATE, INDEX]
-# What `counted` takes of each row: whether it is there before and after the replay, and the columns in which it changes.
-BEFORE, AFTER, COLUMNS = "_before", "_after", "_columns"
+# Whether a row is there before and after the replay, and the columns in which it changes.
+_BEFORE, _AFTER, _COLUMNS = "_before", "_after", "_columns"
 # Why a row is new or gone.
-BECAUSE = "_because"
+_BECAUSE = "_because"
 _HAD = "_had"
 
-# Takes the new or gone rows of a place, and all its rows; returns the former with BECAUSE.
+# Takes the new or gone rows of a place, and all its rows; returns the former with _BECAUSE.
 _Why = Callable[[DataFrame, DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)
-class Comparing:
+class RowsToCompare:
     """The rows to compare with a replay of `offsets`: `messages` are all rows that today's code makes, as `outcomes` says.
 
     `letters` are the dead letters that count now, as `readers.places` returns them, with DEAD_LETTER_COLUMNS as fields.
@@ -65,7 +65,7 @@ class Comparing:
     letters: DataFrame
     offsets: RangeSet
     # The ledger as the comparison has read it.
-    view: View
+    view: LedgerSnapshot
 
     @property
     def to_scan(self) -> RangeSet:
@@ -103,45 +103,38 @@ class Comparing:
         self, name: str, before: DataFrame, after: DataFrame, names: Sequence[str], why_new: _Why, why_gone: Column
     ) -> PlaceComparison:
         # A row that is there twice is for an audit to find.
-        before = before.dropDuplicates(_KEY).withColumn(BEFORE, F.lit(True))
+        before = before.dropDuplicates(_KEY).withColumn(_BEFORE, F.lit(True))
         values = (F.col(f"field_{number}").alias(f"after_{number}") for number, _ in enumerate(names))
-        after = after.select(*_KEY, *values, F.lit(True).alias(AFTER))
+        after = after.select(*_KEY, *values, F.lit(True).alias(_AFTER))
         both = _joined(before, after, names)
-        return counted(name, both, names, why_new, partial(self._why_gone, why_gone), _examples)
+        return _counted(name, both, names, why_new, partial(self._why_gone, why_gone))
 
     def _why_gone(self, why: Column, rows: DataFrame, _: DataFrame) -> DataFrame:
         became = outcomes.each_message(self.messages).select(*COORDINATE, OUTCOME)
-        return rows.join(became, [*COORDINATE], "left").withColumn(BECAUSE, why)
+        return rows.join(became, [*COORDINATE], "left").withColumn(_BECAUSE, why)
 
     def _why_new(self, more: str, lacking: str, rows: DataFrame, both: DataFrame) -> DataFrame:
-        letters = self.letters.select(*COORDINATE, F.lit(WAS_DEAD_LETTER).alias(BECAUSE)).dropDuplicates([*COORDINATE])
-        had = both.where(BEFORE).select(*COORDINATE, F.lit(True).alias(_HAD)).distinct()
+        letters = self.letters.select(*COORDINATE, F.lit(WAS_DEAD_LETTER).alias(_BECAUSE)).dropDuplicates([*COORDINATE])
+        had = both.where(_BEFORE).select(*COORDINATE, F.lit(True).alias(_HAD)).distinct()
         joined = rows.join(letters, [*COORDINATE], "left").join(had, [*COORDINATE], "left")
-        why = F.when(F.col(_HAD), more).otherwise(F.coalesce(F.col(BECAUSE), F.lit(lacking)))
-        return joined.withColumn(BECAUSE, why)
+        why = F.when(F.col(_HAD), more).otherwise(F.coalesce(F.col(_BECAUSE), F.lit(lacking)))
+        return joined.withColumn(_BECAUSE, why)
 
 
-def counted(
-    name: str,
-    both: DataFrame,
-    names: Sequence[str],
-    why_new: _Why,
-    why_gone: _Why,
-    examples: Callable[[DataFrame], tuple[Example, ...]],
-) -> PlaceComparison:
-    """The change of each row of a place: `both` has BEFORE, AFTER (null: not there) and COLUMNS, and is computed once.
+def _counted(name: str, both: DataFrame, names: Sequence[str], why_new: _Why, why_gone: _Why) -> PlaceComparison:
+    """The change of each row of a place: `both` has _BEFORE, _AFTER (null: not there) and _COLUMNS, and is computed once.
 
-    COLUMNS matters only for rows that are there before and after. Columns are counted in the order of `names`, then those
-    that the stream file no longer has. `examples` takes the changed, new or gone rows with BECAUSE.
+    _COLUMNS matters only for rows that are there before and after. Columns are counted in the order of `names`, then those
+    that the stream file no longer has.
     """
     both = both.persist()
-    new, gone = F.col(BEFORE).isNull(), F.col(AFTER).isNull()
-    changed = ~new & ~gone & (F.size(COLUMNS) > 0)
+    new, gone = F.col(_BEFORE).isNull(), F.col(_AFTER).isNull()
+    changed = ~new & ~gone & (F.size(_COLUMNS) > 0)
     nothing = F.array().cast("array<string>")
     try:
         counts = both.agg(
-            F.count(BEFORE).alias("before"),
-            F.count(AFTER).alias("after"),
+            F.count(_BEFORE).alias("before"),
+            F.count(_AFTER).alias("after"),
             F.count_if(~new & ~gone & ~changed).alias("same"),
             F.count_if(changed).alias("changed"),
             F.count_if(new).alias("new"),
@@ -149,15 +142,15 @@ def counted(
         ).collect()[0]
         numbers: dict[str, Any] = {}
         if counts["changed"]:
-            rows = both.where(changed).withColumn(BECAUSE, F.lit(""))
-            by_column = _numbers(rows.select(F.explode(COLUMNS).alias(COLUMNS)), COLUMNS)
+            rows = both.where(changed).withColumn(_BECAUSE, F.lit(""))
+            by_column = _numbers(rows.select(F.explode(_COLUMNS).alias(_COLUMNS)), _COLUMNS)
             ordered = [*names, *sorted(by_column.keys() - {*names})]
             numbers["columns"] = {one: by_column[one] for one in ordered if one in by_column}
-            numbers["changed_at"] = examples(rows)
+            numbers["changed_at"] = _examples(rows)
         for kind, which, why in (("new", new, why_new), ("gone", gone, why_gone)):
             if counts[kind]:
-                rows = why(both.where(which).withColumn(COLUMNS, nothing), both).persist()
-                numbers |= {f"{kind}_because": _numbers(rows, BECAUSE), f"{kind}_at": examples(rows)}
+                rows = why(both.where(which).withColumn(_COLUMNS, nothing), both).persist()
+                numbers |= {f"{kind}_because": _numbers(rows, _BECAUSE), f"{kind}_at": _examples(rows)}
                 rows.unpersist()
     finally:
         both.unpersist()
@@ -174,7 +167,7 @@ def _joined(before: DataFrame, after: DataFrame, names: Sequence[str]) -> DataFr
         )
     )
     columns = F.concat(F.array_compact(differing.cast("array<string>")), F.col(OTHERS))
-    return joined.select(*_KEY, BEFORE, AFTER, columns.alias(COLUMNS))
+    return joined.select(*_KEY, _BEFORE, _AFTER, columns.alias(_COLUMNS))
 
 
 def _why_gone() -> Column:
@@ -196,7 +189,7 @@ def _letters_gone() -> Column:
 
 
 def _letters_new(rows: DataFrame, _: DataFrame) -> DataFrame:
-    return rows.withColumn(BECAUSE, F.lit(WAS_STORED))
+    return rows.withColumn(_BECAUSE, F.lit(WAS_STORED))
 
 
 def _numbers(rows: DataFrame, column: str) -> dict[str, int]:
@@ -206,13 +199,13 @@ def _numbers(rows: DataFrame, column: str) -> dict[str, int]:
 
 def _examples(rows: DataFrame) -> tuple[Example, ...]:
     """The first rows by coordinate and index."""
-    chosen = rows.select(*_KEY, COLUMNS, BECAUSE).orderBy(*_KEY).limit(MOST_EXAMPLES)
+    chosen = rows.select(*_KEY, _COLUMNS, _BECAUSE).orderBy(*_KEY).limit(MAX_EXAMPLES)
     return tuple(
         Example(
             at=str(Coordinate(TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]), row[OFFSET])),
             index=row[INDEX],
-            columns=tuple(row[COLUMNS]),
-            why=row[BECAUSE],
+            columns=tuple(row[_COLUMNS]),
+            why=row[_BECAUSE],
         )
         for row in chosen.collect()
     )

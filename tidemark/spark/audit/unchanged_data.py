@@ -12,7 +12,7 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 
 from tidemark.audit.unchanged_data import CountedRange, stretches
-from tidemark.ledger.book import View
+from tidemark.ledger.ledger import LedgerSnapshot
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally, sum_tallies
 from tidemark.planning.splitting import RECORDS_PER_TASK
@@ -29,7 +29,7 @@ _NOTHING_READ = PartitionTally(topic="", incarnation=0, partition=0)
 def unchanged(
     spark: SparkSession,
     opened: OpenStream,
-    view: View,
+    view: LedgerSnapshot,
     wanted: RangeSet,
     incarnations: Mapping[str, int],
     size: int,
@@ -49,7 +49,7 @@ def unchanged(
         # Spark's plan says no to much SQL, and hardly ever to a check. To ask takes as long as reading some 200,000 messages.
         if stream.transform is not None and not made.result():
             return ()
-        code, file, blocks = code_version(), opened.file.digest, opened.book.blocks
+        code, file, blocks = code_version(), opened.file.digest, opened.ledger.blocks
         every = stretches(view, wanted, code, file, blocks, lacking, size=size, enough=RECORDS_PER_TASK)
         as_read = _as_read(spark, opened, _worth_reading(every), incarnations, watch)
         return as_read if made.result() else ()

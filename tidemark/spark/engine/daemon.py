@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import os
+from contextlib import suppress
+from importlib import import_module
 
 # Libraries that start threads when they are loaded: a fork copies no thread.
 for _name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -19,10 +21,12 @@ from pyspark.daemon import manager  # noqa: E402
 
 import tidemark.spark.runtime.workers  # noqa: E402
 import tidemark.spark.schemes.function  # noqa: E402, F401
-from tidemark.spark.sinks.hbase import writer as _hbase  # noqa: E402, F401
-from tidemark.spark.sinks.hbase.aggregates import writer as _aggregates  # noqa: E402, F401
-from tidemark.spark.sinks.hbase.latest import writer as _latest  # noqa: E402, F401
-from tidemark.spark.sinks.kafka import writer as _kafka  # noqa: E402, F401
+from tidemark.sinks.kinds import worker_modules  # noqa: E402
+
+for _name in worker_modules():
+    # A worker that needs a module of another package, and cannot load it, says so itself.
+    with suppress(Exception):
+        import_module(_name)
 
 if __name__ == "__main__":
     gc.collect()

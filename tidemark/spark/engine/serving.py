@@ -37,7 +37,7 @@ _PATIENCE_SECONDS = 15.0
 # How long the JVM may take to end what a run has left there.
 _CLEANING_SECONDS = 120.0
 # An engine makes place for a new one after so long, as soon as it has nothing to do: whatever piles up in a JVM ends then.
-_MOST_SECONDS = 24 * 3600.0
+_MAX_SECONDS = 24 * 3600.0
 _FILES = 3
 _CREDENTIALS = struct.Struct("3i")
 
@@ -372,7 +372,7 @@ class EngineServer:
             return
         if now - self._busy_at > self._idle_seconds:
             self._leave(f"no run for {self._idle_seconds / 60:.0f} minutes")
-        elif now - self._began > _MOST_SECONDS:
+        elif now - self._began > _MAX_SECONDS:
             self._leave("it has worked for a day")
 
     def _leave(self, why: str, *, now: bool = False) -> None:

@@ -78,7 +78,7 @@ def main() -> None:
 
 def _loaded(kind: Any) -> None:
     try:
-        kind.with_spark()
+        kind.make_spark()
     except Exception as problem:
         log.warning("a sink of another package: %s", problem)
 

@@ -21,8 +21,8 @@ from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, forgotten_reports, tombstone_reports
 from tidemark.audit.unchanged_data import CountedRange
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
-from tidemark.ledger.book import View
 from tidemark.ledger.erasures import erased
+from tidemark.ledger.ledger import LedgerSnapshot
 from tidemark.ledger.records import INGEST, Head
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.offsets.blocks import block_size
@@ -31,7 +31,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.shares import Share, seed_of
 from tidemark.offsets.tallies import check_read
 from tidemark.planning import planner
-from tidemark.planning.inputs import Known
+from tidemark.planning.inputs import KafkaState
 from tidemark.runs import auditing
 from tidemark.runs.live import kafka_now
 from tidemark.runs.live.open_stream import OpenStream, open_stream
@@ -61,7 +61,7 @@ from tidemark.spark.sinks.contract import audits_by_sums
 from tidemark.spark.sinks.dead_letters import with_dead_letter_digest
 
 # The most blocks whose digests are compared: the driver holds those of a whole place.
-_MOST_BLOCKS = 20_000
+_MAX_BLOCKS = 20_000
 
 
 def main(arguments: list[str]) -> int:
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
     within = selecting.stored_selection(opened, options.selection) if options.selection else None
-    seed = seed_of(int(options.seed) if options.seed else None, opened.book.clock())
+    seed = seed_of(int(options.seed) if options.seed else None, opened.ledger.clock())
     share = Share(options.share, seed) if options.share else None
     report = audit(opened, options.run, within, Level(options.level), share, try_number=options.try_number)
     print(f"tidemark: audit of {report.stream}: {report.sentence()}", flush=True)
@@ -112,7 +112,7 @@ def _audit(
     check_function(opened.stream)
     ledger = auditing.read_ledger(opened)
     view = ledger.view
-    spark = stream_session(f"tidemark audit of {opened.book.stream}", opened)
+    spark = stream_session(f"tidemark audit of {opened.ledger.stream}", opened)
     everything, not_finished = view.authority.covered(), _unfinished(view)
     covered = everything if within is None else everything & within
     looked_at = None
@@ -135,16 +135,16 @@ def _audit(
     compacted = opened.log.compacted({at.topic for at in held.partitions})
     not_read = covered - unfinished - to_read - without
     forgotten = forgotten_blocks(opened, view, not_read)
-    size = block_size(readable, _MOST_BLOCKS)
+    size = block_size(readable, _MAX_BLOCKS)
     # Where sums of blocks tell whether all is there, no row is kept.
-    only_sums = all(audits_by_sums(kind_of(sink.type).with_spark()) for sink in opened.stream.sinks)
+    only_sums = all(audits_by_sums(kind_of(sink.type).make_spark()) for sink in opened.stream.sinks)
     known: tuple[CountedRange, ...] = ()
     lacking = list(forgotten.problems)
     counted = [tally for window in view.windows if window.record.receipt for tally in window.record.receipt.tallies]
     some, uncommitted = None if covered == everything else to_read | forgotten.compared, _uncommitted(opened)
     table = opened.dead_letter_table().only(DIGESTED)
     number = _most_dead_letters(view, covered)
-    letters = rows_of_table(spark, opened.book, uncommitted, table, None, digested, number)
+    letters = rows_of_table(spark, opened.ledger, uncommitted, table, None, digested, number)
     with ThreadPoolExecutor(1) as beside, rows_at_a_time(spark, counted):
         if to_read or not_read:
             # Their server sends them while Spark reads the messages.
@@ -173,7 +173,7 @@ def _audit(
         )
         places = list(_places(compared, rows, steps, letters, beside)) if to_read or not_read else []
     steps.begin("checking the ledger")
-    blocks = [place.by_blocks for place in places if place.by_blocks is not None]
+    blocks = [place.by_blocks for place in places]
     by_tallies = reduce(and_, (block.offsets for block in blocks), not_read).count()
     gaps = gap_reports(spark, opened, view.windows, readable, compared, counts, incarnations)
     differing = RangeSet(one for by_block in blocks for one in by_block.differing)
@@ -186,14 +186,14 @@ def _audit(
     # Spark reads topics by their names: what was compared must not be of others than those that windows have read.
     check_same(opened, in_kafka.logs)
     # A verdict is about the ledger as it is now, whatever was committed meanwhile.
-    changed = opened.book.covered_since(view)
-    windows = opened.book.committed() if changed else view.windows
+    changed = opened.ledger.covered_since(view)
+    windows = opened.ledger.committed() if changed else view.windows
     without = erased(windows)
     findings -= without | changed
     report = AuditReport(
-        stream=opened.book.stream,
+        stream=opened.ledger.stream,
         run=run,
-        at=opened.book.clock(),
+        at=opened.ledger.clock(),
         code_version=lanes.code_version(),
         level=level,
         share=looked_at,
@@ -208,12 +208,12 @@ def _audit(
         gone=gone.count(),
         unfinished=unfinished.count(),
         places=tuple(place.report for place in places),
-        not_compared=_not_compared(opened, places, level) if places else (),
+        not_compared=_not_compared(opened, places) if places else (),
         coverage=auditing.coverage_reports(ledger),
         # Two looks may miss the same tallies.
-        ledger_problems=(*verify(opened.book), *dict.fromkeys(lacking)),
+        ledger_problems=(*verify(opened.ledger), *dict.fromkeys(lacking)),
         gaps=gaps,
-        findings=opened.book.store_selection(findings) if findings else None,
+        findings=opened.ledger.store_selection(findings) if findings else None,
         changed=(covered & changed).count(),
         erased=(covered & without).count(),
         tombstones=tombstone_reports(windows),
@@ -223,7 +223,7 @@ def _audit(
     return report
 
 
-def _unfinished(view: View) -> RangeSet:
+def _unfinished(view: LedgerSnapshot) -> RangeSet:
     """Offsets that were committed before they were read, by attempts that have not finished."""
     return RangeSet(
         one
@@ -233,7 +233,7 @@ def _unfinished(view: View) -> RangeSet:
     )
 
 
-def _most_dead_letters(view: View, covered: RangeSet) -> int:
+def _most_dead_letters(view: LedgerSnapshot, covered: RangeSet) -> int:
     """As many dead letters as the covered offsets have, or more."""
     receipts = [window.record.receipt for window in view.windows]
     if not all(receipt is not None and receipt.tallies for receipt in receipts):
@@ -242,10 +242,10 @@ def _most_dead_letters(view: View, covered: RangeSet) -> int:
     return min(covered.count(), sum(counted))
 
 
-def _known(opened: OpenStream, covered: RangeSet) -> Known:
+def _known(opened: OpenStream, covered: RangeSet) -> KafkaState:
     """Kafka's part of the covered topics, in the incarnations that it holds."""
     topics = tuple(sorted({at.topic for at in covered.partitions}))
-    return kafka_now.known_now(opened, topics, learn=False) if topics else Known({}, {})
+    return kafka_now.known_now(opened, topics, learn=False) if topics else KafkaState({}, {})
 
 
 def _places(
@@ -255,7 +255,7 @@ def _places(
     compare_dead_letters = _dead_letters(audit, expected, dead_letters, beside)
     for settings in audit.opened.stream.sinks:
         steps.begin(f"comparing {settings.name}")
-        if (audited := kind_of(settings.type).with_spark().audit(audit, settings)) is not None:
+        if (audited := kind_of(settings.type).make_spark().audit(audit, settings)) is not None:
             yield audited
     steps.begin("comparing dead letters")
     yield compare_dead_letters()
@@ -279,16 +279,16 @@ def _dead_letters(audit: Audit, expected: Expected, rows: RowsAt, beside: Execut
     )
 
 
-def _not_compared(opened: OpenStream, places: Sequence[AuditedPlace], level: Level) -> tuple[str, ...]:
-    """The sinks that this audit has not compared. Without messages, only blocks can be."""
-    compared = {place.report.name for place in places if level.reads_messages or place.by_blocks is not None}
+def _not_compared(opened: OpenStream, places: Sequence[AuditedPlace]) -> tuple[str, ...]:
+    """The sinks that this audit has not compared."""
+    compared = {place.report.name for place in places}
     return tuple(sink.name for sink in opened.stream.sinks if sink.name not in compared)
 
 
 def _uncommitted(opened: OpenStream) -> RangeSet:
     """The offsets where an uncommitted attempt may have written. The audit looks for debris there too."""
     ranges: list[OffsetRange] = []
-    for stored in opened.book.heads().values():
+    for stored in opened.ledger.heads().values():
         head = stored.head
         if head.pending is not None:
             ranges.extend(head.pending.window.hull())

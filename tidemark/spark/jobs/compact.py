@@ -27,5 +27,5 @@ def main(arguments: list[str]) -> int:
     asked = CompactionRequest(options.before, options.windows, options.again)
     sink = sink_to_compact(opened.stream.sinks, opened.stream.name, options.sink)
     check_sink(opened, sink)
-    kind_of(sink.type).with_spark().compact(opened, sink, options.run, asked)
+    kind_of(sink.type).make_spark().compact(opened, sink, options.run, asked)
     return EXIT_DONE

@@ -13,10 +13,10 @@ from typing import cast
 
 from pyspark.sql import SparkSession
 
-from tidemark.audit.comparison import MOST_REASONS, DeadLetterReason, PlaceComparison, ReplayComparison, merged
+from tidemark.audit.comparison import MAX_REASONS, DeadLetterReason, PlaceComparison, ReplayComparison, merged
 from tidemark.errors import EXIT_DONE, WrongUse
-from tidemark.ledger.book import View
 from tidemark.ledger.elsewhere import for_readers
+from tidemark.ledger.ledger import LedgerSnapshot
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
@@ -28,13 +28,13 @@ from tidemark.runs.live import kafka_now
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.live.same_logs import check_same
 from tidemark.runs.requests import selecting
-from tidemark.runs.windows import chosen_sinks, lanes, whole_blocks
+from tidemark.runs.windows import chosen_sinks, lanes
 from tidemark.runs.windows.chosen_sinks import Sinks
 from tidemark.runs.windows.pacing import most_records
 from tidemark.sinks.contract import SinkSettings
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.reading import fewest_scans
-from tidemark.spark.audit.replay_comparison import DEAD_LETTER_COLUMNS, DEAD_LETTERS, Comparing
+from tidemark.spark.audit.replay_comparison import DEAD_LETTER_COLUMNS, DEAD_LETTERS, RowsToCompare
 from tidemark.spark.jobs.expected_rows import expected_rows
 from tidemark.spark.jobs.steps import Steps, add_try_number
 from tidemark.spark.readers.places import COUNTS, hbase_places
@@ -47,7 +47,7 @@ from tidemark.spark.sinks.contract import ComparingSink
 # Smaller pieces would cost more in starting jobs than they save in memory and on disk.
 _AT_LEAST = 1_000_000
 # Those of all pieces are added up, so each gives more than are named.
-_REASONS_OF_A_PIECE = 10 * MOST_REASONS
+_REASONS_OF_A_PIECE = 10 * MAX_REASONS
 
 
 def main(arguments: list[str]) -> int:
@@ -80,26 +80,26 @@ def compare(
     Raises Conflict when another replay has committed some of these offsets meanwhile.
     """
     offsets = selecting.stored_selection(opened, selection)
-    view = opened.book.view()
+    view = opened.ledger.view()
     if view.register is None:
-        raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to compare")
-    spark = stream_session(f"tidemark comparison of {opened.book.stream}", opened)
+        raise WrongUse(f"{opened.ledger.stream} has not been read yet: there is nothing to compare")
+    spark = stream_session(f"tidemark comparison of {opened.ledger.stream}", opened)
     check_rows(spark, opened.stream)
     incarnations = kafka_now.newest_incarnations(view.register)
     topics = {at.topic for at in offsets.partitions}
     known = kafka_now.known_now(opened, tuple(sorted(topics)), learn=False)
     checking.check_topics(known, tuple(sorted(topics)), topics)
     # A reason may say what is in a message. What another stream has erased is read here, and not shown.
-    hidden = for_readers(opened.book).hidden
+    hidden = for_readers(opened.ledger).hidden
     parts = []
     size = max(most_records(opened.stream.limits.max_records, None), _AT_LEAST)
     with Steps(spark, opened, "comparison", run, try_number) as steps:
-        for piece in divide_by_size(offsets, size, whole_blocks.whole(opened, view, sinks)):
+        for piece in divide_by_size(offsets, size):
             steps.begin(f"reading {piece.count()} of {number_of(offsets.count(), 'offset')}", piece)
             parts.append(_of_piece(spark, opened, run, selection, piece, view, hidden, incarnations, sinks, steps))
     # Spark reads topics by their names.
     check_same(opened, known.logs)
-    comparisons.check_unchanged(view, opened.book.view(), offsets)
+    comparisons.check_unchanged(view, opened.ledger.view(), offsets)
     comparison = merged(parts, outcomes.field_names(opened.stream))
     comparisons.store_comparison(opened, comparison)
     return comparison
@@ -111,7 +111,7 @@ def _of_piece(
     run: str,
     selection: str,
     offsets: RangeSet,
-    view: View,
+    view: LedgerSnapshot,
     hidden: RangeSet,
     incarnations: dict[str, int],
     sinks: Sinks,
@@ -122,14 +122,14 @@ def _of_piece(
         check_read(rows.tallies, offsets)
         letters = hbase_places(
             spark,
-            opened.book,
+            opened.ledger,
             opened.dead_letter_table(),
             None,
             DEAD_LETTER_COLUMNS,
             within=fewest_scans(offsets, offsets.hull()),
         )
         letters = only(letters.where(COUNTS), offsets).persist()
-        against = Comparing(spark, opened, rows.frame, letters, offsets, view)
+        against = RowsToCompare(spark, opened, rows.frame, letters, offsets, view)
         places = tuple(_places(against, steps, sinks))
         told = only(rows.frame, offsets - hidden) if hidden & offsets else rows.frame
         reasons = outcomes.frequent_reasons(told, _REASONS_OF_A_PIECE)
@@ -138,9 +138,9 @@ def _of_piece(
         rows.close()
     compared = {place.name for place in places}
     return ReplayComparison(
-        stream=opened.book.stream,
+        stream=opened.ledger.stream,
         run=run,
-        at=opened.book.clock(),
+        at=opened.ledger.clock(),
         code_version=lanes.code_version(),
         stream_digest=opened.file.digest,
         selection=selection,
@@ -163,11 +163,11 @@ def _written(opened: OpenStream, sinks: Sinks) -> list[SinkSettings]:
     return [sink for sink in opened.stream.sinks if sinks is None or sink.name in sinks]
 
 
-def _places(against: Comparing, steps: Steps, sinks: Sinks) -> Iterator[PlaceComparison]:
+def _places(against: RowsToCompare, steps: Steps, sinks: Sinks) -> Iterator[PlaceComparison]:
     """Every written sink that can be compared; and the dead letters, if the replay writes all sinks."""
     opened = against.opened
     for settings in _written(opened, sinks):
-        sink = kind_of(settings.type).with_spark()
+        sink = kind_of(settings.type).make_spark()
         if hasattr(sink, "compare"):
             steps.begin(f"comparing {settings.name}")
             if (place := cast("ComparingSink", sink).compare(against, settings)) is not None:

@@ -18,6 +18,6 @@ def dead_letters_so_far(
 ) -> DataFrame:
     """The coordinates of a window with a dead letter that counts now, with REDRIVES, which rises by `more`: 1 for a replay."""
     within = fewest_scans(covers, RangeSet(window.hull()))
-    letters = hbase_places(spark, opened.book, opened.dead_letter_table(), None, ("redrives",), within=within)
+    letters = hbase_places(spark, opened.ledger, opened.dead_letter_table(), None, ("redrives",), within=within)
     before = F.col("field_0").cast("string").cast("int")
     return letters.where(COUNTS).select(*COORDINATE, (before + more).alias(REDRIVES))

@@ -15,7 +15,7 @@ from tidemark.errors import TidemarkError
 from tidemark.ledger.records import JobProgress
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.spark.rows.reading import ReadSoFar
+from tidemark.spark.rows.reading import ReadProgress
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Steps:
         self._try_number = try_number
         self._step = ""
         self._total: tuple[tuple[str, int], ...] = ()
-        self._read = ReadSoFar(spark)
+        self._read = ReadProgress(spark)
         # A note of an older step never comes after one of a newer step.
         self._noting = threading.Lock()
         self._over = threading.Event()
@@ -61,8 +61,8 @@ class Steps:
             if self._total:
                 # All of what was read.
                 self._note()
-            log.info("%s of %s: %s", self._what, self._opened.book.stream, step)
-            self._step, self._read, self._total = step, ReadSoFar(self._spark), total
+            log.info("%s of %s: %s", self._what, self._opened.ledger.stream, step)
+            self._step, self._read, self._total = step, ReadProgress(self._spark), total
             self._note()
 
     def watch(self, counted: Any) -> None:
@@ -76,13 +76,13 @@ class Steps:
                     self._note()
 
     def _note(self) -> None:
-        book = self._opened.book
+        ledger = self._opened.ledger
         done = self._read() if self._total else {}
         try:
-            book.note_progress(
+            ledger.note_progress(
                 JobProgress(
                     run=self._run,
-                    at=book.clock(),
+                    at=ledger.clock(),
                     step=self._step,
                     try_number=self._try_number,
                     done=done,
@@ -90,4 +90,4 @@ class Steps:
                 )
             )
         except TidemarkError as problem:
-            log.warning("the step of the %s of %s cannot be shown: %s", self._what, book.stream, problem)
+            log.warning("the step of the %s of %s cannot be shown: %s", self._what, ledger.stream, problem)

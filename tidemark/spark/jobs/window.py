@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidemark.commit.fence import holding
-from tidemark.commit.protocol import Fence, Listener, Taken, nobody
+from tidemark.commit.protocol import Fence, HeldWindow, Listener, nobody
 from tidemark.errors import (
     EXIT_DONE,
     LedgerContradiction,
@@ -24,8 +24,8 @@ from tidemark.runs import processing
 from tidemark.runs.live.open_stream import OpenStream, open_stream
 from tidemark.runs.live.own_output import check_own_output
 from tidemark.runs.windows import lanes
-from tidemark.schemes.kinds import WithSchemas
-from tidemark.sinks.mounts import Mounts
+from tidemark.schemes.kinds import SchemeWithSchemas
+from tidemark.sinks.mounts import FolderMarks
 from tidemark.spark.jobs.window_work import SparkWork
 from tidemark.spark.rows.one_pass import takes_one_pass
 from tidemark.spark.rows.pipeline import check_rows
@@ -84,7 +84,7 @@ class _Ready:
     def __init__(self, opened: OpenStream, lane: str) -> None:
         self.opened = opened
         self.lane = lane
-        self._made: tuple[SparkSession, list[Sink], Writer, Mounts] | None = None
+        self._made: tuple[SparkSession, list[Sink], Writer, FolderMarks] | None = None
 
     def work(self, seq: int, window: Window | None, *, longer: bool) -> SparkWork:
         """The work on a window. A lane writes the same sinks in all its windows, and its stream file stays as it was read."""
@@ -92,14 +92,14 @@ class _Ready:
         spark, sinks, dead_letters, mounts = self._made
         return SparkWork(spark, self.opened, sinks, dead_letters, self.lane, mounts, longer=longer)
 
-    def hold(self, work: processing.WindowWork, taken: Taken) -> AbstractContextManager[Fence]:
-        return holding(self.opened.book, work.progress, taken)
+    def hold(self, work: processing.WindowWork, taken: HeldWindow) -> AbstractContextManager[Fence]:
+        return holding(self.opened.ledger, work.progress, taken)
 
     def translate(self, problem: Exception) -> TidemarkError | None:
         return translate(problem)
 
-    def _make_ready(self, seq: int, window: Window | None) -> tuple[SparkSession, list[Sink], Writer, Mounts]:
-        opened, name = self.opened, self.opened.book.stream
+    def _make_ready(self, seq: int, window: Window | None) -> tuple[SparkSession, list[Sink], Writer, FolderMarks]:
+        opened, name = self.opened, self.opened.ledger.stream
         spark = stream_session(f"tidemark {name}/{self.lane} {seq}", opened)
         sinks = make_sinks(opened)
         dead_letters = dead_letters_writer(opened)
@@ -107,7 +107,7 @@ class _Ready:
         writes = {one.name for one in sinks if window is None or window.counts_for(one.name)}
         letters = [opened.stream.dead_letters] if window is None or window.counts_for(None) else []
         places = (*(one for one in opened.stream.sinks if one.name in writes), *letters)
-        mounts = Mounts(opened.book, opened.connections, places)
+        mounts = FolderMarks(opened.ledger, opened.connections, places)
         check_own_output(opened)
         for sink in sinks:
             if sink.name in writes:
@@ -122,14 +122,14 @@ class _Ready:
 
 def _checked_before(opened: OpenStream) -> bool:
     """Whether the same code has committed a window with the same stream file, which says all of the stream."""
-    stored = opened.book.head(INGEST)
+    stored = opened.ledger.head(INGEST)
     last = stored.head.last.attempt if stored is not None and stored.head.last is not None else None
     same = last is not None and (last.stream_digest, last.code_version) == (opened.file.digest, lanes.code_version())
-    return same and takes_one_pass(opened.stream) and not isinstance(opened.stream.scheme, WithSchemas)
+    return same and takes_one_pass(opened.stream) and not isinstance(opened.stream.scheme, SchemeWithSchemas)
 
 
 def _ledger_id(opened: OpenStream) -> str:
-    versioned = opened.book.register()
+    versioned = opened.ledger.register()
     if versioned is None:
-        raise LedgerContradiction(f"{opened.book.stream} has no register, although a window of it was pinned")
+        raise LedgerContradiction(f"{opened.ledger.stream} has no register, although a window of it was pinned")
     return versioned[1].ledger

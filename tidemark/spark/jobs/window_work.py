@@ -35,9 +35,9 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Acknowledgements, PartitionTally, check_read, verify
 from tidemark.runs.live.conditions import sizes_for
 from tidemark.runs.live.open_stream import OpenStream
-from tidemark.runs.processing import LongerWay
+from tidemark.runs.processing import OnePassImpossible
 from tidemark.runs.windows.changes_since_pin import check_since_pin
-from tidemark.sinks.mounts import Mounts
+from tidemark.sinks.mounts import FolderMarks
 from tidemark.spark.columns import COORDINATE
 from tidemark.spark.jobs.redrive_counts import dead_letters_so_far
 from tidemark.spark.readers.parquet import rows_at_a_time
@@ -45,13 +45,13 @@ from tidemark.spark.rows import outcomes, unknown_names
 from tidemark.spark.rows.failing_messages import cause_of
 from tidemark.spark.rows.one_pass import DEAD_LETTERS_PER_TASK, one_pass, takes_one_pass
 from tidemark.spark.rows.pipeline import rows_of
-from tidemark.spark.rows.reading import ReadSoFar, counter, read_offsets
+from tidemark.spark.rows.reading import ReadProgress, counter, read_offsets
 from tidemark.spark.rows.tallying import tallies_and_blocks
 from tidemark.spark.runtime.masking import masked
 from tidemark.spark.runtime.progress import AttemptProgress
 from tidemark.spark.schemes.regex import MAY_DIFFER
 from tidemark.spark.sinks import Sink, refusals
-from tidemark.spark.sinks.contract import FileSink, NeedsMessages, OnePassSink, WriteContext
+from tidemark.spark.sinks.contract import FileSink, NeedsMessageColumns, OnePassSink, WriteContext
 from tidemark.spark.sinks.dead_letters import Writer
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class SparkWork:
         sinks: Sequence[Sink],
         dead_letters: Writer,
         lane: str,
-        mounts: Mounts,
+        mounts: FolderMarks,
         *,
         longer: bool = False,
     ) -> None:
@@ -95,7 +95,7 @@ class SparkWork:
         self._stored: dict[str, Acknowledgements] = {}
         self._dead: Acknowledgements = {}
         self._made: _Made | None = None
-        self._started_at = opened.book.clock()
+        self._started_at = opened.ledger.clock()
         self.progress = AttemptProgress(spark)
 
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
@@ -105,7 +105,7 @@ class SparkWork:
         self._sinks = [one for one in self._all_sinks if window.counts_for(one.name)]
         self._context = WriteContext(self._lane, window.seq, attempt.generation, self._fence, self.progress.report)
         self._note_places()
-        self._block_size = block_size(covers, most_blocks(self._opened.book.store, covers.partitions))
+        self._block_size = block_size(covers, most_blocks(self._opened.ledger.store, covers.partitions))
         # What one sink refuses is a dead letter, even where the window writes others alone: a message has one outcome in
         # all sinks.
         self._refusals = refusals(self._all_sinks, self._opened.stream.fields)
@@ -126,7 +126,7 @@ class SparkWork:
         places = [sink.receipt(self._context) for sink in self._sinks]
         if self._writes_dead_letters:
             places += self._dead_letters.places(self._context)
-        note_places(self._opened.book, places)
+        note_places(self._opened.ledger, places)
 
     def _messages(self, counted: Any = None) -> DataFrame:
         source = self._opened.stream.source
@@ -146,19 +146,19 @@ class SparkWork:
         """The sink that may take the rows as they are read. Other sinks of the window then read what it has written."""
         if self._longer or not takes_one_pass(self._opened.stream):
             return None
-        if self._window.guarantee == Guarantee.AT_MOST_ONCE:
+        if self._window.guarantee == Guarantee.AT_MAX_ONCE:
             # It is committed already, so no second attempt could take the longer way.
             return None
         if len(self._sinks) == 1:
             return self._sinks[0] if isinstance(self._sinks[0], OnePassSink) else None
-        if any(isinstance(one, NeedsMessages) and one.needs_messages for one in self._sinks):
+        if any(isinstance(one, NeedsMessageColumns) and one.needs_messages for one in self._sinks):
             return None
         return next((one for one in self._sinks if isinstance(one, FileSink)), None)
 
     def _in_one_pass(self, first: OnePassSink) -> bool:
         """Read the messages, and store their rows in the first sink. False if the stream's plan does not allow it.
 
-        Raises LongerWay where a message is in the way.
+        Raises OnePassImpossible where a message is in the way.
         """
         # What a server has acknowledged to a task that is tried again cannot be taken back, as a file can.
         never = "" if isinstance(first, FileSink) else MAY_DIFFER
@@ -174,13 +174,15 @@ class SparkWork:
         self.progress.begin(f"reading, and storing {first.name}")
         if isinstance(first, FileSink):
             # A file is there when its task has ended, which nobody acknowledges before.
-            self.progress.watch(ReadSoFar(self._spark, rows.counts.read))
+            self.progress.watch(ReadProgress(self._spark, rows.counts.read))
         try:
             acknowledged = first.store(rows.stored, self._context)
         except (Py4JError, PySparkException) as problem:
             self._discard(first)
             if cause_of(problem) is not None or (never and never in str(problem)):
-                raise LongerWay(f"a message of this window cannot go through one pass: {masked(problem)}") from problem
+                raise OnePassImpossible(
+                    f"a message of this window cannot go through one pass: {masked(problem)}"
+                ) from problem
             raise
         self._stored[first.name] = acknowledged
         self._tallies, self._blocks = rows.tallies_and_blocks
@@ -197,7 +199,7 @@ class SparkWork:
     def _keep(self) -> None:
         """Make the rows, and have Spark keep them for all sinks, so that Kafka is read once. Counting is their first use."""
         counted = counter(self._spark)
-        self.progress.watch(ReadSoFar(self._spark, counted))
+        self.progress.watch(ReadProgress(self._spark, counted))
         messages = self._messages(counted)
         rows = rows_of(messages, self._opened.stream, self._refusals, self._fence, self._opened.connections)
         stored = outcomes.stored(rows.frame)
@@ -212,7 +214,7 @@ class SparkWork:
             return
         budget, used = ErrorBudget(limit.number, limit.share), spent(self._tallies)
         if used.exceeds(budget):
-            window = f"window {self._window.seq} of {self._opened.book.stream}/{self._lane}"
+            window = f"window {self._window.seq} of {self._opened.ledger.stream}/{self._lane}"
             raise too_many(window, used, budget, outcomes.frequent_reasons(self._rows.dead_letters(), SHOWN_REASONS))
 
     @property
@@ -234,7 +236,7 @@ class SparkWork:
                 if sink.name not in self._stored:
                     self.progress.begin(f"storing {sink.name}")
                     self._stored[sink.name] = self._store(sink)
-                place = (self._opened.book.stream, self._lane, self._window.seq)
+                place = (self._opened.ledger.stream, self._lane, self._window.seq)
                 log.info("%s/%s window %s: sink %s stored", *place, sink.name)
                 on_step(Step.SINK_STORED)
 
@@ -259,7 +261,7 @@ class SparkWork:
         names = ", ".join(one.name for one in self._sinks)
         log.warning(
             "%s/%s window %s: %s messages are invalid or failed. They have no row in %s, and no dead letter was stored: %s",
-            *(self._opened.book.stream, self._lane, self._window.seq, number, names, said),
+            *(self._opened.ledger.stream, self._lane, self._window.seq, number, names, said),
         )
 
     def _store_dead_letters(self, attempt: Attempt, context: WriteContext) -> Acknowledgements:
@@ -276,7 +278,7 @@ class SparkWork:
         elif not context.few and tasks <= self._spark.sparkContext.defaultParallelism:
             # Dead letters are mostly few: one Python task for each piece of the window would cost more than the writing.
             messages = messages.repartition(tasks, *COORDINATE)
-        now = self._opened.book.clock()
+        now = self._opened.ledger.clock()
         return self._dead_letters.store(messages, context, attempt.code_version, now, earlier)
 
     def verify(self) -> Receipt:
@@ -286,7 +288,7 @@ class SparkWork:
                 f"{sorted(self._stored)} were written, not the window's sinks. Nothing was committed."
             )
         verify(self._tallies, self._stored, self._dead if self._writes_dead_letters else None)
-        check_since_pin(self._opened, self._lane, self._window, self._covers, self._tallies, self._counted_blocks())
+        check_since_pin(self._opened, self._lane, self._window)
         places = tuple(sink.receipt(self._context) for sink in self._sinks)
         letters = self._dead_letters.receipt(self._context) if self._writes_dead_letters else None
         wrote, holding = [*places], [name for name, held in self._stored.items() if held]
@@ -300,7 +302,7 @@ class SparkWork:
             sinks=places,
             dead_letters=letters,
             started_at=self._started_at,
-            finished_at=self._opened.book.clock(),
+            finished_at=self._opened.ledger.clock(),
             fields=fields_digest(self._opened.stream.fields),
             blocks=self._store_blocks(),
             unknown=self._unknown,
@@ -311,7 +313,7 @@ class SparkWork:
         blocks = self._counted_blocks()
         if blocks is None:
             return None
-        return self._opened.book.store_blocks(self._lane, self._window.seq, self._attempt, blocks)
+        return self._opened.ledger.store_blocks(self._lane, self._window.seq, self._attempt, blocks)
 
     def _counted_blocks(self) -> BlockTallies | None:
         """The tallies by blocks; None where a partition is one block."""

@@ -27,7 +27,7 @@ _WINDOW = tuple(map(StructField, WINDOW_COLUMNS, (StringType(), IntegerType(), L
 
 # How many rows of a file Spark takes at a time, as columns in memory: for this many bytes of messages, and at most this many
 # rows, since some messages may be far larger than others.
-_BYTES_AT_A_TIME, _FEWEST_ROWS, _MOST_ROWS = 16 << 20, 16, 256
+_BYTES_AT_A_TIME, _FEWEST_ROWS, _MAX_ROWS = 16 << 20, 16, 256
 
 
 def rows_at_a_time(spark: SparkSession, tallies: Iterable[PartitionTally]) -> AbstractContextManager[None]:
@@ -37,7 +37,7 @@ def rows_at_a_time(spark: SparkSession, tallies: Iterable[PartitionTally]) -> Ab
 
 def number_at_a_time(tallies: Iterable[PartitionTally]) -> int:
     average = max((tally.bytes / tally.read.number for tally in tallies if tally.read.number), default=_BYTES_AT_A_TIME)
-    return max(_FEWEST_ROWS, int(min(_MOST_ROWS, _BYTES_AT_A_TIME / max(average, 1))))
+    return max(_FEWEST_ROWS, int(min(_MAX_ROWS, _BYTES_AT_A_TIME / max(average, 1))))
 
 
 def rows_of(

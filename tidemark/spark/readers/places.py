@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tidemark.ledger.book import Book, View
+from tidemark.ledger.ledger import Ledger, LedgerSnapshot
 from tidemark.offsets.hashing import Value, content_hash, coordinate_hash, row_hash
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.schemes.kinds import Fields
@@ -67,7 +67,7 @@ def of_text(stored: Column, kind: str) -> Column:
 
 def hbase_places(
     spark: SparkSession,
-    book: Book,
+    ledger: Ledger,
     table: RowsByOffset,
     sink: str | None,
     fields: Sequence[str],
@@ -86,12 +86,12 @@ def hbase_places(
     `field_0`, `field_1`, ... With `others`, also the names of the columns that are not among `fields`, as `_others`.
     `rows`: about how many there are, if that is known. If these are few, and no field is asked for, they are read now.
     """
-    view = book.view(sink)
+    view = ledger.view(sink)
     covered = view.authority.covered() if within is None else view.authority.covered() & within
     wanted = covered | (more or RangeSet())
     schema = places_schema(fields, others=others)
     scans = tuple(pieces(wanted))
-    reader = _ScanReader(book, table, replace(view, windows=[]), scans, tuple(fields), schema, digested, others)
+    reader = _ScanReader(ledger, table, replace(view, windows=[]), scans, tuple(fields), schema, digested, others)
     if rows is not None and rows <= _FEW_ROWS and len(scans) <= _FEW_SCANS and not fields:
         # Spark 4.2 takes an empty batch for the last one.
         table_ = pa.Table.from_batches((one for one in reader.of(scans) if one.num_rows), schema)
@@ -154,9 +154,9 @@ def place_row(
 class _ScanReader:
     """Runs in Spark's Python workers: takes numbers of scans, and yields rows."""
 
-    book: Book
+    ledger: Ledger
     table: RowsByOffset
-    view: View
+    view: LedgerSnapshot
     scans: tuple[OffsetRange, ...]
     fields: tuple[str, ...]
     schema: pa.Schema
@@ -168,7 +168,7 @@ class _ScanReader:
 
     def of(self, wanted: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
         """The rows of some scans."""
-        for places in places_of_pieces(self.book, self.table, self.view, wanted):
+        for places in places_of_pieces(self.ledger, self.table, self.view, wanted):
             rows = [place_row(self.fields, place, row, self.digested, others=self.others) for place, row in places]
             yield batch_of(rows, self.schema)
 

@@ -86,7 +86,7 @@ public class Separating implements Function2 {
     private static final int ROWS = 2 * OUTCOMES;
     private static final int CONTENT = ROWS + 1;
     private static final int NULL_BITS = 64;
-    private static final int MOST_NAMES = 1000;
+    private static final int MAX_NAMES = 1000;
 
     // A letter for each field, by which its value is got and hashed.
     private final char[] kinds;
@@ -390,7 +390,7 @@ public class Separating implements Function2 {
                 UTF8String name = found.getUTF8String(i);
                 long[] times = (long[]) timesOfNames.get(name);
                 if (times == null) {
-                    if (timesOfNames.size() == MOST_NAMES) {
+                    if (timesOfNames.size() == MAX_NAMES) {
                         continue;
                     }
                     times = new long[1];

@@ -39,8 +39,8 @@ public class Trial implements FlatMapFunction {
     private static final long serialVersionUID = 1;
     private static final ThreadLocal TRIED = new ThreadLocal();
     // The first try has at most so many messages, of at most so many bytes.
-    private static final int MOST_MESSAGES = 4096;
-    private static final long MOST_BYTES = 16L << 20;
+    private static final int MAX_MESSAGES = 4096;
+    private static final long MAX_BYTES = 16L << 20;
 
     private final RDD computed;
     private final Partition[] parts;
@@ -277,7 +277,7 @@ public class Trial implements FlatMapFunction {
             long bytes = 0;
             while (next != null) {
                 if (next.getInt(index) == 0 || messages.isEmpty()) {
-                    if (messages.size() == MOST_MESSAGES || bytes > MOST_BYTES) {
+                    if (messages.size() == MAX_MESSAGES || bytes > MAX_BYTES) {
                         break;
                     }
                     messages.add(new ArrayList());

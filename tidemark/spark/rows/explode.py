@@ -22,7 +22,7 @@ TOO_MANY_PIECES = "too many pieces for the length of its key"
 
 # What each row of a message carries with it (its key, and headers where the stream keeps them) is kept once for each row.
 # A message may carry this many times its own size, or this many bytes: more would let one message fill a disk.
-MOST_TIMES, MOST_CARRIED = 64, 256 * 1024
+MAX_TIMES, MAX_CARRIED = 64, 256 * 1024
 
 _PIECES, _PARTS, _PIECE = "_pieces", "_parts", "_piece"
 _TEXT, _JSON = "_text", "_json"
@@ -58,8 +58,8 @@ def in_pieces(messages: DataFrame, explode: Explode, whole: str = VALUE, *, keep
 
 def carries_too_much(rows: Column, carried: Column, size: Column) -> Column:
     """Whether so many rows of a message carry too much, with `carried` bytes on each. `size`: that of the message's value."""
-    most = F.lit(MOST_TIMES) * (carried + F.coalesce(size, F.lit(0)))
-    return rows * carried > F.greatest(F.lit(MOST_CARRIED).cast("long"), most)
+    most = F.lit(MAX_TIMES) * (carried + F.coalesce(size, F.lit(0)))
+    return rows * carried > F.greatest(F.lit(MAX_CARRIED).cast("long"), most)
 
 
 def _of_headers() -> Column:

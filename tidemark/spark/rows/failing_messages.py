@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, PythonException
 
-from tidemark.functions.caller import MOST_DETAIL
+from tidemark.functions.caller import MAX_DETAIL
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.spark.runtime.own_errors import first_cause, may_be_of_a_message
@@ -25,31 +25,31 @@ SPARKS = (PySparkException, Py4JJavaError)
 
 
 @dataclass(frozen=True)
-class Cause:
+class FailureCause:
     """Why a message fails: the class of the error, the same for all messages that failed alike, and the error's text."""
 
     error: str
     detail: str
 
 
-def cause_of(problem: Exception) -> Cause | None:
+def cause_of(problem: Exception) -> FailureCause | None:
     """The cause, if an error may be about a message. None if it is about Spark, Kafka or the network instead."""
     if not may_be_of_a_message(problem):
         return None
     if isinstance(problem, Py4JJavaError):
         line = (first_cause(problem).strip().splitlines() or [""])[0]
         thrown = _THROWN.match(line)
-        return Cause(thrown.group(1) if thrown else "an exception", line[:MOST_DETAIL])
+        return FailureCause(thrown.group(1) if thrown else "an exception", line[:MAX_DETAIL])
     lines = str(problem).strip().splitlines() or [""]
     if isinstance(problem, PythonException):
         # The last line of a traceback.
         raised = re.match(RAISED, lines[-1])
-        return Cause(raised.group(1) if raised else "an exception", lines[-1][:MOST_DETAIL])
+        return FailureCause(raised.group(1) if raised else "an exception", lines[-1][:MAX_DETAIL])
     named = problem.getCondition() if isinstance(problem, PySparkException) else None
-    return Cause(named or type(problem).__name__, lines[0][:MOST_DETAIL])
+    return FailureCause(named or type(problem).__name__, lines[0][:MAX_DETAIL])
 
 
-def failing(offsets: RangeSet, compute: Callable[[RangeSet], object]) -> dict[Coordinate, Cause]:
+def failing(offsets: RangeSet, compute: Callable[[RangeSet], object]) -> dict[Coordinate, FailureCause]:
     """Messages at `offsets` that `compute` fails on, and why.
 
     These are those that it fails on when it gets them alone, each found by 2 log n computations at most. If there is none,
@@ -57,9 +57,9 @@ def failing(offsets: RangeSet, compute: Callable[[RangeSet], object]) -> dict[Co
     beginning that fails is to blame, found by log n computations, until it fails no more. This is only for computations that
     `trials` cannot try. Raises errors that no message causes.
     """
-    causes: dict[Coordinate, Cause] = {}
+    causes: dict[Coordinate, FailureCause] = {}
 
-    def cause(part: RangeSet) -> Cause | None:
+    def cause(part: RangeSet) -> FailureCause | None:
         try:
             compute(part)
         except SPARKS as problem:

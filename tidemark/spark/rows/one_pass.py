@@ -28,7 +28,7 @@ from tidemark.ledger.records import UnknownFields
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Outcome, PartitionTally, after, check_once, sum_tallies
-from tidemark.schemes.kinds import FunctionScheme, WithSchemas
+from tidemark.schemes.kinds import FunctionScheme, SchemeWithSchemas
 from tidemark.spark.columns import (
     COORDINATE,
     DIGEST,
@@ -66,7 +66,7 @@ _TIMES_OF_TODAY = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECAS
 _OF_DEAD_LETTERS = (REASON, FAILURE)
 _OF_MESSAGE = (KEY, VALUE, TIMESTAMP, HEADERS)
 # This many bytes of dead letters are kept of each task. Those of other tasks are read again.
-_MOST_HELD = 16 << 20
+_MAX_HELD = 16 << 20
 # This many dead letters of a window, of this many bytes, are few.
 _FEW, _FEW_BYTES = 100_000, 32 << 20
 # A Python task with fewer takes longer to start than to write them.
@@ -79,7 +79,7 @@ Messages = Callable[[Any], DataFrame]
 def takes_one_pass(stream: Stream) -> bool:
     """Whether each row of a stream may be an expression of one message, by its file. Its plan may still say otherwise."""
     scheme = stream.scheme
-    if isinstance(scheme, WithSchemas) and scheme.registry is not None:
+    if isinstance(scheme, SchemeWithSchemas) and scheme.registry is not None:
         # The messages say which schemas to ask the registry for.
         return False
     if isinstance(scheme, FunctionScheme) or stream.explode is not None:
@@ -145,7 +145,7 @@ def one_pass(
         compiled(spark.sparkContext, _SEPARATING),
         T.StructType([rows.schema[name] for name in outcomes.field_names(stream)]).json(),
         block_size,
-        _MOST_HELD,
+        _MAX_HELD,
         never,
         held.id(),
         separated,

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.commit.error_budget import Frequent
+from tidemark.commit.error_budget import FrequentReason
 from tidemark.commit.fence import HeadFence
 from tidemark.errors import WrongUse
 from tidemark.offsets.coordinates import Coordinate
@@ -47,7 +47,7 @@ from tidemark.spark.columns import (
 )
 from tidemark.spark.rows.constants import wrong_constant
 from tidemark.spark.rows.explode import EMPTY, in_pieces, of_pieces
-from tidemark.spark.rows.failing_messages import DETAIL, ERROR, Cause
+from tidemark.spark.rows.failing_messages import DETAIL, ERROR, FailureCause
 from tidemark.spark.rows.fetching_functions import refuse_fetching
 from tidemark.spark.rows.unwrapping import NOT_WRAPPED, WRAPPED, is_wrapped, unwrapped
 from tidemark.spark.runtime.safe_expressions import null_if_it_alone_throws, null_if_it_throws
@@ -233,7 +233,7 @@ def without_failing(messages: DataFrame, causes: DataFrame, stream: Stream) -> D
     return rows.unionByName(failing.select(*(set(failing.columns) & set(rows.columns))), allowMissingColumns=True)
 
 
-def listed(spark: SparkSession, causes: Mapping[Coordinate, Cause]) -> DataFrame:
+def listed(spark: SparkSession, causes: Mapping[Coordinate, FailureCause]) -> DataFrame:
     """Coordinates of messages that fail, with ERROR and DETAIL."""
     rows = [
         (at.partition.topic, at.partition.incarnation, at.partition.partition, at.offset, cause.error, cause.detail)
@@ -322,7 +322,7 @@ def each_message(rows: DataFrame) -> DataFrame:
     return rows.where(F.col(INDEX) == 0)
 
 
-def frequent_reasons(messages: DataFrame, most: int) -> list[Frequent]:
+def frequent_reasons(messages: DataFrame, most: int) -> list[FrequentReason]:
     """The most frequent reasons of dead letters, the most frequent first, each with its first coordinate."""
     counted = (
         dead_letters(messages)
@@ -335,5 +335,5 @@ def frequent_reasons(messages: DataFrame, most: int) -> list[Frequent]:
     for row in counted.collect():
         topic, incarnation, partition, offset = row["first"]
         example = Coordinate(TopicPartition(topic, partition, incarnation), offset)
-        reasons.append(Frequent(row[REASON], row["number"], example))
+        reasons.append(FrequentReason(row[REASON], row["number"], example))
     return reasons

@@ -19,7 +19,7 @@ from tidemark.commit.fence import HeadFence
 from tidemark.errors import WrongUse
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally
-from tidemark.schemes.kinds import FunctionScheme, RegexScheme, WithSchemas
+from tidemark.schemes.kinds import FunctionScheme, RegexScheme, SchemeWithSchemas
 from tidemark.spark.columns import INDEX
 from tidemark.spark.rows import outcomes
 from tidemark.spark.rows.constants import wrong_constant
@@ -70,7 +70,7 @@ def rows_of(
     Raises WrongUse for a transform that does not give what it has to, TransformRefused for rows that it cannot have made.
     """
     scheme, several = stream.scheme, _several(stream)
-    registered = isinstance(scheme, WithSchemas) and scheme.registry is not None and not scheme.asked
+    registered = isinstance(scheme, SchemeWithSchemas) and scheme.registry is not None and not scheme.asked
     read: tuple[PartitionTally, ...] | None = None
     # What Spark keeps until the rows are made.
     with ExitStack() as scratch:
@@ -195,7 +195,7 @@ def _with_schemas(stream: Stream, messages: DataFrame, connections: Connections)
     # Only the driver asks: Spark's workers do without this library.
     from tidemark.clients.schema_registry import SchemaRegistry
 
-    scheme = cast("WithSchemas", stream.scheme)
+    scheme = cast("SchemeWithSchemas", stream.scheme)
     registry = SchemaRegistry(registry_endpoint(connections(scheme.registry or "")))
     return stream.model_copy(update={"scheme": scheme.with_writers(schemas_of(messages, registry, scheme.type))})
 
@@ -243,7 +243,11 @@ def check_rows(spark: SparkSession, stream: Stream) -> None:
     what a message names.
     """
     check_function(stream)
-    if not stream.checks and stream.transform is None and not isinstance(stream.scheme, WithSchemas | RegexScheme):
+    if (
+        not stream.checks
+        and stream.transform is None
+        and not isinstance(stream.scheme, SchemeWithSchemas | RegexScheme)
+    ):
         return
     rows = outcomes.with_outcomes(no_messages(spark), stream.model_copy(update={"checks": ()}))
     outcomes.check_checks(rows, stream)

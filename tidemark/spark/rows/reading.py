@@ -121,7 +121,7 @@ def lines_of(spark: SparkSession, counted: Any, known: int = 0) -> list[list[str
     return [line.split(" ") for line in text.splitlines()]
 
 
-class ReadSoFar:
+class ReadProgress:
     """The messages of each partition that tasks have read which have ended, to be shown: what is read twice counts twice."""
 
     def __init__(self, spark: SparkSession, *counted: Any) -> None:

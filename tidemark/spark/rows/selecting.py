@@ -13,7 +13,7 @@ from tidemark.spark.columns import AT, BLOCK, INCARNATION, OFFSET, PARTITION, TO
 from tidemark.spark.rows.tallying import block_of
 
 # Up to this many ranges are conditions in the plan. More are joined, since Spark compiles every condition.
-_MOST_CONDITIONS = 50
+_MAX_CONDITIONS = 50
 # Ranges are cut at the borders of blocks, so that Spark finds a row's ranges by equal keys. There are about this many
 # pieces, or as many as ranges, so that few pieces share a row's key.
 _PIECES_MADE = 20_000
@@ -33,14 +33,14 @@ _MARKED = f"{_KEY}, {_MARKS} long"
 
 def only(rows: DataFrame, ranges: RangeSet) -> DataFrame:
     """The rows whose coordinate is in `ranges`."""
-    if _number(ranges) <= _MOST_CONDITIONS:
+    if _number(ranges) <= _MAX_CONDITIONS:
         return rows.where(_condition(ranges))
     return _joined(rows, ranges, "left_semi")
 
 
 def marked(rows: DataFrame, ranges: RangeSet, name: str) -> DataFrame:
     """The rows with a column that says whether their coordinate is in `ranges`."""
-    if _number(ranges) <= _MOST_CONDITIONS:
+    if _number(ranges) <= _MAX_CONDITIONS:
         return rows.withColumn(name, _condition(ranges))
     # Whatever takes the place of the ranges, it has this column.
     inside = F.col(_IN[-1]).isNotNull().alias(name)

@@ -50,7 +50,7 @@ _PROBLEM = "_problem"
 # The size of a message's value, and whether its rows would keep its key too often.
 _SIZE, _TOO_MANY = "_size", "_too_many"
 # In bytes, of the rows that a transform makes of one message. Kafka's messages have a megabyte.
-MOST_OF_ONE_MESSAGE = 256 << 20
+MAX_OF_ONE_MESSAGE = 256 << 20
 _BOUNDED = Path(__file__).with_name("Bounded.java")
 _DECIDED = (OUTCOME, REASON, TOMBSTONE)
 # The columns that sinks may need on every row.
@@ -124,7 +124,7 @@ def bounded(given: DataFrame, transform: Transform) -> DataFrame:
     A `LATERAL VIEW` may keep a long field of a message once for each of its pieces, and would fill a disk with it.
     """
     made = made_of(given, transform)
-    passing = new_instance(compiled(made.sparkSession.sparkContext, _BOUNDED), MOST_OF_ONE_MESSAGE)
+    passing = new_instance(compiled(made.sparkSession.sparkContext, _BOUNDED), MAX_OF_ONE_MESSAGE)
     return frame_of(made.sparkSession, rows_of(made).mapPartitions(passing), made.schema)
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.errors import TidemarkError
-from tidemark.functions.caller import MOST_DETAIL
+from tidemark.functions.caller import MAX_DETAIL
 from tidemark.spark.columns import COORDINATE, INDEX
 from tidemark.spark.rows.failing_messages import DETAIL, ERROR, RAISED
 from tidemark.spark.runtime.compiling import compiled, new_instance
@@ -55,7 +55,7 @@ def failing_messages(given: DataFrame, compute: Compute, messages: int) -> DataF
     tried = rows_of(placed).mapPartitions(_trial(spark, computed, placed.columns.index(INDEX)))
     said = [T.StructField(name, T.StringType()) for name in (_CONDITION, _SAID)]
     failed = frame_of(spark, tried, T.StructType([*given.schema, *said]))
-    return failed.select(*COORDINATE, _error().alias(ERROR), F.substring(_SAID, 1, MOST_DETAIL).alias(DETAIL))
+    return failed.select(*COORDINATE, _error().alias(ERROR), F.substring(_SAID, 1, MAX_DETAIL).alias(DETAIL))
 
 
 def _in_a_task(given: DataFrame, compute: Compute) -> Any | None:

@@ -12,7 +12,7 @@ from tidemark.ledger.records import UnknownFields
 from tidemark.spark.columns import COORDINATE, UNKNOWN_NAMES
 
 # A receipt names this many.
-_MOST = 20
+_MAX = 20
 _NAME, _TIMES = "_name", "_times"
 
 
@@ -38,6 +38,6 @@ def of_rows(rows: DataFrame, *, several: bool) -> UnknownFields | None:
         return None
     each = named.select(*COORDINATE, F.explode(UNKNOWN_NAMES).alias(_NAME))
     counted = (each.distinct() if several else each).groupBy(_NAME).agg(F.count("*").alias(_TIMES))
-    most = counted.orderBy(F.col(_TIMES).desc(), _NAME).limit(_MOST).collect()
+    most = counted.orderBy(F.col(_TIMES).desc(), _NAME).limit(_MAX).collect()
     unknown = UnknownFields.of(messages, {row[_NAME]: row[_TIMES] for row in most})
     return unknown and unknown.for_a_receipt()

@@ -11,7 +11,7 @@ from tidemark.clients.registry_answers import FRAME, NOT_FRAMED
 from tidemark.schemes.kinds import JsonScheme
 from tidemark.spark.columns import VALUE
 from tidemark.spark.runtime.compiling import value_by_java
-from tidemark.streams.decompress import MOST_BYTES
+from tidemark.streams.decompress import MAX_BYTES
 from tidemark.streams.model import Stream
 
 _DECOMPRESSED = Path(__file__).with_name("Decompressed.java")
@@ -29,7 +29,7 @@ def unwrapped(messages: DataFrame, stream: Stream) -> DataFrame:
     """Messages with what lies in their VALUE. Adds WRAPPED and NOT_WRAPPED."""
     if (how := stream.decompress) is not None:
         kind = "struct<value: binary, why: string>"
-        unwrapped_ = value_by_java(messages.sparkSession, f"tidemark_{how}", _DECOMPRESSED, kind, how, MOST_BYTES)
+        unwrapped_ = value_by_java(messages.sparkSession, f"tidemark_{how}", _DECOMPRESSED, kind, how, MAX_BYTES)
     else:
         unwrapped_ = _behind_the_number()
     columns = [name for name in messages.columns if name != VALUE]

@@ -30,8 +30,8 @@ public class MaskedLog implements Runnable, Serializable {
     private static final String BEFORE = "masked ";
     private static final String SPARKS = "org.apache.spark.";
     private static final String OF_SPARK = "org.apache.spark.SparkException: ";
-    private static final int MOST_PLACES = 12;
-    private static final int MOST_CAUSES = 20;
+    private static final int MAX_PLACES = 12;
+    private static final int MAX_CAUSES = 20;
 
     private final String error;
     private final String[] shown;
@@ -112,7 +112,7 @@ public class MaskedLog implements Runnable, Serializable {
     /** Whether one of Spark's expressions threw an error, or a cause of it: then its text may be a message's. */
     private boolean isOwn(Throwable thrown) {
         Throwable one = thrown;
-        for (int cause = 0; one != null && cause < MOST_CAUSES; cause++) {
+        for (int cause = 0; one != null && cause < MAX_CAUSES; cause++) {
             StackTraceElement[] places = one.getStackTrace();
             for (int i = 0; i < places.length; i++) {
                 String name = places[i].getClassName();
@@ -132,10 +132,10 @@ public class MaskedLog implements Runnable, Serializable {
         StringBuilder said = new StringBuilder();
         String[] ofThis = isOwn(thrown) ? shownOfAny : shown;
         Throwable one = thrown;
-        for (int cause = 0; one != null && cause < MOST_CAUSES; cause++) {
+        for (int cause = 0; one != null && cause < MAX_CAUSES; cause++) {
             said.append(cause == 0 ? "\n" : "\nCaused by: ").append(masked(String.valueOf(one), ofThis));
             StackTraceElement[] places = one.getStackTrace();
-            for (int i = 0; i < places.length && i < MOST_PLACES; i++) {
+            for (int i = 0; i < places.length && i < MAX_PLACES; i++) {
                 said.append("\n\tat ").append(places[i]);
             }
             one = one.getCause();

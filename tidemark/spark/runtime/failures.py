@@ -12,11 +12,11 @@ from tidemark.clients.disks import MAY_NOT, is_full, lacks_rights
 from tidemark.errors import (
     NO_ROOM,
     AuthenticationFailed,
-    ComputedAgain,
     DiskFull,
     NotAuthorized,
     OffsetsOutOfRange,
     ProcessingFailed,
+    RowsRecomputed,
     TidemarkError,
     Unreachable,
 )
@@ -81,7 +81,7 @@ def _of_ours(text: str) -> TidemarkError | None:
     kind = getattr(errors, raised[0].group(1), None) if raised else None
     if raised and isinstance(kind, type) and issubclass(kind, TidemarkError):
         return kind(raised[0].group(2).strip())
-    return ComputedAgain(COMPUTED_AGAIN) if COMPUTED_AGAIN in text else None
+    return RowsRecomputed(COMPUTED_AGAIN) if COMPUTED_AGAIN in text else None
 
 
 def _of_others(error: BaseException, causes: list[str]) -> TidemarkError | None:

@@ -70,7 +70,7 @@ _BEYOND_ARRAYS = re.compile(r"java\.lang\.OutOfMemoryError(?:: (?:Requested arra
 # How the SQL states begin of what lacks memory or disks, or was cancelled.
 _OF_RESOURCES = ("53", "57", "58")
 # Ends a loop when an error is among its own causes: no other has as many.
-_MOST_CAUSES = 20
+_MAX_CAUSES = 20
 
 
 def may_be_of_a_message(error: BaseException) -> bool:
@@ -140,7 +140,7 @@ def _thrown(error: BaseException) -> list[Any]:
     """An error of Java, and its causes."""
     one: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     found: list[Any] = []
-    while one is not None and len(found) < _MOST_CAUSES:
+    while one is not None and len(found) < _MAX_CAUSES:
         found.append(one)
         one = one.getCause()
     return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
+from tempfile import gettempdir
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -81,6 +83,8 @@ _SHUFFLED, _LISTED = "spark.sql.shuffle.partitions", "spark.sql.sources.parallel
 # The least memory that a join with a table in memory takes, however few rows this has, and each task that groups rows. By
 # default it is up to 64 MB. A task can have 8,192 such pages.
 _PAGE, _PAGE_SIZE = "spark.buffer.pageSize", "4m"
+# Where Spark's own tables would be. By default Spark makes this folder in the current one, of whoever types a command.
+_WAREHOUSE = "spark.sql.warehouse.dir"
 _HADOOP = "spark.hadoop."
 # What a run in an engine has by other ways.
 _OF_A_RUN = (PY_FILES, STAGES, "spark.submit.deployMode", "spark.app.name", "spark.pyspark.driver.python")
@@ -160,6 +164,8 @@ def _in_application(
             builder = builder.config(redacted, _redaction(given.get(redacted, default), files))
         for name, default in ((_ORIGINS, "false"), (_PAGE, _PAGE_SIZE)):
             builder = builder.config(name, given.get(name, default))
+        if given.get("spark.master", "").startswith("local") and not given.contains(_WAREHOUSE):
+            builder = builder.config(_WAREHOUSE, f"{gettempdir()}/spark-warehouse-{os.getuid()}")
         options = [given.get(_EXECUTORS, ""), *(f"-D{name}={limit}" for name, limit in _AVRO_LIMITS.items())]
         if _ALLOWED_URLS not in options[0]:
             options.append(f"-D{_ALLOWED_URLS}={','.join(token_urls)}")

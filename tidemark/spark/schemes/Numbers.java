@@ -13,7 +13,7 @@ import org.apache.spark.sql.api.java.UDF1;
 public class Numbers implements UDF1 {
     private static final long serialVersionUID = 1;
     // A variant keeps an integer of so many digits, with or without so many more after the point.
-    private static final int MOST_DIGITS = 18;
+    private static final int MAX_DIGITS = 18;
 
     private final int deepest;
     private final byte[] opening;
@@ -126,14 +126,14 @@ public class Numbers implements UDF1 {
     private static boolean isKept(byte[] text, int start, int end) {
         int first = text[start] == '-' ? start + 1 : start;
         int point = behindDigits(text, first, end);
-        if (point - first > MOST_DIGITS) {
+        if (point - first > MAX_DIGITS) {
             return false;
         }
         if (point == end) {
             return text[first] != '0' || first == start;
         }
         return text[point] == '.' && behindDigits(text, point + 1, end) == end
-            && end - point - 1 <= MOST_DIGITS && text[end - 1] != '0';
+            && end - point - 1 <= MAX_DIGITS && text[end - 1] != '0';
     }
 
     /** Whether a colon follows: then it is no JSON, which no mark may hide. */

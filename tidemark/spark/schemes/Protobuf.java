@@ -56,7 +56,7 @@ public class Protobuf implements UDF1 {
     // As many messages within messages as Google's library reads.
     private static final int DEEPEST = 100;
     // Every integer up to here is a double of its own.
-    private static final double MOST_EXACT = 9007199254740992.0;
+    private static final double MAX_EXACT = 9007199254740992.0;
 
     private final StructType fields;
     private final String name;
@@ -420,7 +420,7 @@ public class Protobuf implements UDF1 {
                     throw new Invalid(path + " has a number that JSON lacks");
                 }
                 boolean negativeZero = number == 0 && 1 / number < 0;
-                boolean whole = number == Math.rint(number) && Math.abs(number) < MOST_EXACT && !negativeZero;
+                boolean whole = number == Math.rint(number) && Math.abs(number) < MAX_EXACT && !negativeZero;
                 out.append(whole ? Long.toString((long) number) : Double.toString(number));
             } else {
                 out.append(one instanceof Boolean ? one.toString() : "null");

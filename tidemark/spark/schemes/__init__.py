@@ -1,6 +1,6 @@
 """Schemes: how the bytes of a message become fields. `parse` chooses by the stream file's type.
 
-Other packages register schemes as entry points: `tidemark.schemes.kinds.SchemeKind`.
+Other packages register schemes as entry points: `tidemark.schemes.kinds.SchemeType`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from tidemark.clients.registry_answers import NOT_FRAMED, RefusedSchema
 from tidemark.errors import WrongUse
-from tidemark.schemes.avro_projection import MOST_DIGITS, fixed_digits, projected
+from tidemark.schemes.avro_projection import MAX_DIGITS, fixed_digits, projected
 from tidemark.schemes.kinds import AvroScheme, Fields
 from tidemark.spark.columns import REASON, VALUE
 from tidemark.spark.schemes.fields import accepted, not_utf8
@@ -28,7 +28,7 @@ from tidemark.types.fields import spark_type, type_of
 
 _IN_MILLISECONDS = ("timestamp-millis", "local-timestamp-millis")
 # The milliseconds of a time whose microseconds are a number of 64 bits.
-_MOST_MILLISECONDS = 2**63 // 1000
+_MAX_MILLISECONDS = 2**63 // 1000
 _ID, _RECORD = "_schema_id", "_record"
 
 
@@ -129,7 +129,7 @@ def _unreadable(value: Column, type_: Any) -> Column | None:
         return None
     kind = type_["type"]
     if type_.get("logicalType") in _IN_MILLISECONDS:
-        return ~value.between(-_MOST_MILLISECONDS, _MOST_MILLISECONDS)
+        return ~value.between(-_MAX_MILLISECONDS, _MAX_MILLISECONDS)
     if type_.get("logicalType") == "decimal":
         return _has_too_many_digits(value)
     if kind == "record":
@@ -150,7 +150,7 @@ def _has_too_many_digits(value: Column) -> Column:
     text = F.regexp_replace(F.hex(value), "^(?:(?:00)+(?=[0-7])|(?:FF)+(?=[89A-F]))", "")
     is_negative = F.substring(text, 1, 1) >= "8"
     whole = F.when(is_negative, F.lpad(text, 32, "F")).otherwise(F.lpad(text, 32, "0"))
-    most, least = (f"{number % (1 << 128):032X}" for number in (10**MOST_DIGITS - 1, 1 - 10**MOST_DIGITS))
+    most, least = (f"{number % (1 << 128):032X}" for number in (10**MAX_DIGITS - 1, 1 - 10**MAX_DIGITS))
     beyond = F.when(is_negative, whole < least).otherwise(whole > most)
     return (F.length(text) == 0) | (F.length(text) > 32) | beyond
 
@@ -204,8 +204,8 @@ def _with_whole_decimals(schema: Any) -> Any:
     if whole.get("logicalType") == "decimal":
         size = whole.get("size")
         # A fixed value has room for this many digits. With more, Avro would take it for bytes.
-        most = MOST_DIGITS if size is None else fixed_digits(size)
-        whole["precision"] = max(whole["precision"], min(MOST_DIGITS, most))
+        most = MAX_DIGITS if size is None else fixed_digits(size)
+        whole["precision"] = max(whole["precision"], min(MAX_DIGITS, most))
     return whole
 
 

@@ -15,9 +15,9 @@ from tidemark.types.ddl import Type
 _TEXT, _JSON, _MEMBERS = "_text", "_json", "_members"
 NOT_OBJECT = "not a JSON object"
 # A reason has this many characters of a key, and so have counts of keys.
-_MOST_CHARACTERS = 100
+_MAX_CHARACTERS = 100
 # This many keys that are not named are counted of a message.
-_MOST_NAMES = 20
+_MAX_NAMES = 20
 
 
 def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
@@ -60,7 +60,7 @@ def _others(scheme: JsonScheme) -> Column:
 
 def _unknown_names(scheme: JsonScheme) -> Column:
     others = F.array_except(F.map_keys(F.col(_MEMBERS)), F.array(*map(F.lit, scheme.keys)))
-    cut = F.transform(F.slice(others, 1, _MOST_NAMES), lambda name: F.substring(name, 1, _MOST_CHARACTERS))
+    cut = F.transform(F.slice(others, 1, _MAX_NAMES), lambda name: F.substring(name, 1, _MAX_CHARACTERS))
     return F.when(F.cardinality(others) > 0, F.array_distinct(cut)).alias(UNKNOWN_NAMES)
 
 
@@ -69,7 +69,7 @@ def _refused(scheme: JsonScheme) -> Column:
     if scheme.unknown != "fail":
         return F.lit(None).cast("string")
     first = F.get(F.map_keys(_others(scheme)), F.lit(0))
-    return F.concat(F.substring(first, 1, _MOST_CHARACTERS), F.lit(" is no field of the stream"))
+    return F.concat(F.substring(first, 1, _MAX_CHARACTERS), F.lit(" is no field of the stream"))
 
 
 def _stored(made: Column, kind: Type, stored: Type) -> Column:

@@ -22,7 +22,7 @@ from tidemark.types.fields import columns_in_ddl
 
 _PROTOBUF = Path(__file__).with_name("Protobuf.java")
 # As of a message of JSON.
-MOST_BYTES = 16 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 _FOUND = "_protobuf"
 # The number of the only schema, that of the file.
 _OF_FILE = ""
@@ -34,7 +34,7 @@ def parse(messages: DataFrame, scheme: ProtobufScheme) -> DataFrame:
         sets = {_OF_FILE: _projected(b64decode(scheme.writer), scheme.message, scheme.by_source(scheme.given))}
     fields = columns_in_ddl(scheme.by_source(scheme.given))
     schema = T.StructType.fromDDL(fields).json()
-    given = (schema, scheme.message, MOST_BYTES, [*sets], [*sets.values()], [*problems], [*problems.values()])
+    given = (schema, scheme.message, MAX_BYTES, [*sets], [*sets.values()], [*problems], [*problems.values()])
     said = sha256(repr(given).encode()).hexdigest()[:16]
     kind = f"struct<why: string, found: struct<{fields}>>"
     parsed = value_by_java(messages.sparkSession, f"tidemark_protobuf_{said}", _PROTOBUF, kind, *given)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _ID = "_schema_id"
 # With more schemas in a window, most numbers can only be bytes of messages that are no records. So only numbers that the
 # registry lists are asked for. Spark cannot plan for more real schemas than this.
-_MOST_SCHEMAS = 1_000
+_MAX_SCHEMAS = 1_000
 
 
 def schemas_of(messages: DataFrame, registry: SchemaRegistry, kind: str) -> dict[int, str | RefusedSchema | None]:
@@ -26,17 +26,17 @@ def schemas_of(messages: DataFrame, registry: SchemaRegistry, kind: str) -> dict
     Raises Unreachable, WrongUse.
     """
     named = messages.select(schema_number().alias(_ID)).where(F.col(_ID).isNotNull()).distinct()
-    numbers = sorted(row[_ID] for row in named.limit(_MOST_SCHEMAS + 1).collect())
-    if len(numbers) > _MOST_SCHEMAS:
+    numbers = sorted(row[_ID] for row in named.limit(_MAX_SCHEMAS + 1).collect())
+    if len(numbers) > _MAX_SCHEMAS:
         listed = registry.numbers()
         if listed is not None:
             known = messages.sparkSession.createDataFrame([(number,) for number in listed], f"{_ID} long")
             named = named.join(F.broadcast(known), _ID, "left_semi")
         numbers = sorted(row[_ID] for row in named.collect())
     schemas = registry.schemas(numbers, KINDS[kind])
-    if sum(text is not None for text in schemas.values()) > _MOST_SCHEMAS:
+    if sum(text is not None for text in schemas.values()) > _MAX_SCHEMAS:
         raise WrongUse(
-            f"the messages of this window were written with more than {_MOST_SCHEMAS} schemas of the registry"
+            f"the messages of this window were written with more than {_MAX_SCHEMAS} schemas of the registry"
         )
     return schemas
 

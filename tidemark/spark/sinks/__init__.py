@@ -21,8 +21,8 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
     """The stream's sinks, in the order of its file."""
     for settings in opened.stream.sinks:
         # The sweep after the commit needs this class: an error in loading the class has to appear before any read.
-        kind_of(settings.type).without_spark()
-    return [kind_of(settings.type).with_spark().writer(opened, settings) for settings in opened.stream.sinks]
+        kind_of(settings.type).make_admin()
+    return [kind_of(settings.type).make_spark().writer(opened, settings) for settings in opened.stream.sinks]
 
 
 def refusals(sinks: Sequence[Sink], fields: Fields) -> list[Column]:
@@ -46,6 +46,6 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
     if settings is None:
         known = ", ".join(one.name for one in opened.stream.sinks)
         raise WrongUse(f"{opened.stream.name} has no sink {sink!r}; it has: {known}")
-    shown = replace(opened, book=for_readers(opened.book))
-    rows: DataFrame = kind_of(settings.type).with_spark().results(spark, shown, settings)
+    shown = replace(opened, ledger=for_readers(opened.ledger))
+    rows: DataFrame = kind_of(settings.type).make_spark().results(spark, shown, settings)
     return rows

@@ -17,7 +17,7 @@ from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.spark.audit.differences import Audit, AuditedPlace
-from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.audit.replay_comparison import RowsToCompare
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class FileSink(OnePassSink, Protocol):
 
 
 @runtime_checkable
-class NeedsMessages(Protocol):
+class NeedsMessageColumns(Protocol):
     """A sink whose rows may need columns of the message itself, as `columns.KEY`, which no other sink keeps."""
 
     @property
@@ -121,8 +121,8 @@ def audits_by_sums(sink: SparkSink) -> bool:
 class ComparingSink(SparkSink, Protocol):
     """A type of sink whose rows can be compared before a replay. Comparisons name the other sinks as not compared."""
 
-    def compare(self, comparing: Comparing, settings: Any) -> PlaceComparison | None:
-        """Compare the rows that count with those that a replay would make: see `Comparing.rows_of`.
+    def compare(self, comparing: RowsToCompare, settings: Any) -> PlaceComparison | None:
+        """Compare the rows that count with those that a replay would make: see `RowsToCompare.rows_of`.
 
         None if the sink cannot be read. The comparison then names it as not compared.
         """

@@ -10,7 +10,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidemark.schemes.kinds import Fields
-from tidemark.sinks.hbase.keyed_rows import MOST_KEY_BYTES
 from tidemark.spark.columns import field, flat_text, text
 from tidemark.types.fields import FieldType, is_long, is_nested
 
@@ -35,13 +34,6 @@ def at_most(fields: Fields, each: int) -> Column:
 def packed_size(fields: Fields) -> Column:
     """The bytes of all fields of a row in one cell, with their names and lengths, or a few more. Never null."""
     return at_most(fields, 1) + 24 * len(fields)
-
-
-def keyed_too_large(sink: str, key: Column, cell: Column, most: int) -> Column:
-    """The refusal of a row in HBase whose key or cell is too large. `cell`: the bytes of the cell without the key."""
-    row = key + cell
-    each = [(f"sink {sink}: the key", key, MOST_KEY_BYTES), (f"sink {sink}: the cell of the row", row, most)]
-    return first_too_large(each, (key > MOST_KEY_BYTES) | (row > most))
 
 
 def key_size(key: Iterable[str]) -> Column:

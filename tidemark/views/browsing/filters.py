@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from tidemark.errors import WrongUse
 
-MOST_CHARACTERS, MOST_CONDITIONS = 2_000, 20
+MAX_CHARACTERS, MAX_CONDITIONS = 2_000, 20
 
 
 class Op(StrEnum):
@@ -37,7 +37,7 @@ class Op(StrEnum):
 Path = tuple[str | int, ...]
 
 
-class Subject(NamedTuple):
+class FilterOperand(NamedTuple):
     """The left side of a comparison: `name` of a header or a field, `path` into the value as JSON."""
 
     kind: Literal["key", "value", "header", "path", "field"]
@@ -48,7 +48,7 @@ class Subject(NamedTuple):
 class Condition(NamedTuple):
     """`other`: a number, or the bytes of a text; None for `is null`."""
 
-    subject: Subject
+    subject: FilterOperand
     op: Op
     other: Decimal | bytes | None = None
 
@@ -79,18 +79,18 @@ class Filter:
         """The conditions for which no JSON has to be read."""
         return Filter(tuple(one for one in self.conditions if one.subject.kind != "path"))
 
-    def fits(self, cells: Callable[[Subject], Cells]) -> bool:
+    def fits(self, cells: Callable[[FilterOperand], Cells]) -> bool:
         """Whether each condition holds of the values that `cells` gives of its subject: of one of them, if it has several."""
         return all(_holds(one, cells(one.subject)) for one in self.conditions)
 
 
 # A number as JSON and people write it; what is longer is compared as a text.
 _NUMBER = re.compile(rb"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d{1,6}+)?")
-_MOST_NUMBER = 100
+_MAX_NUMBER = 100
 
 
 def _number(text: bytes) -> Decimal | None:
-    return Decimal(text.decode()) if len(text) <= _MOST_NUMBER and _NUMBER.fullmatch(text) else None
+    return Decimal(text.decode()) if len(text) <= _MAX_NUMBER and _NUMBER.fullmatch(text) else None
 
 
 def _holds(condition: Condition, cells: Cells) -> bool:
@@ -149,8 +149,8 @@ def parse(text: str, fields: Collection[str] = ()) -> Filter:
 
     Raises WrongUse with the character at which it is not understood.
     """
-    if len(text) > MOST_CHARACTERS:
-        raise WrongUse(f"filter: it has {len(text)} characters, and may have {MOST_CHARACTERS}")
+    if len(text) > MAX_CHARACTERS:
+        raise WrongUse(f"filter: it has {len(text)} characters, and may have {MAX_CHARACTERS}")
     reading = _Reading(_tokens(text), fields)
     return Filter(reading.conditions())
 
@@ -188,8 +188,8 @@ class _Reading:
         while self._here.kind != "end":
             self._word("and", "and, or the end")
             conditions.append(self._condition())
-        if len(conditions) > MOST_CONDITIONS:
-            raise WrongUse(f"filter: it has {len(conditions)} conditions, and may have {MOST_CONDITIONS}")
+        if len(conditions) > MAX_CONDITIONS:
+            raise WrongUse(f"filter: it has {len(conditions)} conditions, and may have {MAX_CONDITIONS}")
         return tuple(conditions)
 
     def _condition(self) -> Condition:
@@ -206,22 +206,22 @@ class _Reading:
         wanted = "a text in quotes" if op == Op.CONTAINS else "a number, a text in quotes, true or false"
         raise self._wrong(token, f"{wanted} after {op}")
 
-    def _subject(self) -> Subject:
+    def _subject(self) -> FilterOperand:
         token = self._next()
         word = token.text.lower()
         if token.kind == "path":
-            return Subject("path", path=_path(token))
+            return FilterOperand("path", path=_path(token))
         if token.kind == "word" and token.text in self.fields:
-            return Subject("field", token.text)
+            return FilterOperand("field", token.text)
         if token.kind == "word" and word in ("key", "value"):
-            return Subject("key" if word == "key" else "value")
+            return FilterOperand("key" if word == "key" else "value")
         if token.kind == "word" and word == "header":
             named = self._next()
             if named.kind not in ("word", "text"):
                 raise self._wrong(named, "the name of a header")
-            return Subject("header", _unquoted(named) if named.kind == "text" else named.text)
+            return FilterOperand("header", _unquoted(named) if named.kind == "text" else named.text)
         if token.kind == "text" and _unquoted(token) in self.fields:
-            return Subject("field", _unquoted(token))
+            return FilterOperand("field", _unquoted(token))
         hint = f" (for JSON, write $.{token.text})" if token.kind == "word" else ""
         said = _form(self.fields)
         raise WrongUse(f"filter: character {token.at + 1}: {_found(token)} is not known here{hint}; {said}")

@@ -40,7 +40,7 @@ class Item:
 
 
 @dataclass
-class Meter:
+class SearchBudget:
     """How much one question may still look at: items, bytes, and until when by the monotonic clock."""
 
     items: float
@@ -50,7 +50,7 @@ class Meter:
     read: int = 0
 
     @classmethod
-    def of(cls, items: float, size: float, seconds: float) -> Meter:
+    def of(cls, items: float, size: float, seconds: float) -> SearchBudget:
         return cls(items, size, time.monotonic() + seconds)
 
     def count(self, item: Item) -> None:
@@ -67,7 +67,7 @@ class Meter:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The answer to one question: items in their order, and of which offsets it knows now that there are no others.
 
     `go_on`: what the next question is given to go on from there; None at the end. `ended`: the bound that ended it, in a

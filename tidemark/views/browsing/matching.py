@@ -9,15 +9,15 @@ from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.streams.model import Stream
-from tidemark.views.browsing.filters import Cell, Cells, Filter, Path, Subject
+from tidemark.views.browsing.filters import Cell, Cells, Filter, FilterOperand, Path
 from tidemark.views.browsing.items import Item
-from tidemark.views.messages.record import MOST_BYTES, RecordRead, WrittenValue, asked, has_records, written_by
+from tidemark.views.messages.record import MAX_BYTES, RecordRead, WrittenValue, asked, has_records, written_by
 from tidemark.views.messages.sandbox import cells_with_limits
 
 # Of values that one process reads, which has not much time for all of them.
 _AT_ONCE_BYTES, _AT_ONCE = 4_000_000, 10_000
 # Processes of one question that may die of what they read.
-_MOST_DEATHS = 3
+_MAX_DEATHS = 3
 # In place of a value: nothing stands at any path.
 _NOTHING = "nothing"
 
@@ -69,7 +69,7 @@ class Matcher:
         """The values of each item at the paths; None where it was not read."""
         written = [self._written(item) for item in items]
         values = asked(one for one in written if isinstance(one, WrittenValue))
-        known, deaths = cells_with_limits({"kind": "cells", "paths": paths, **values}, _MOST_DEATHS - self._deaths)
+        known, deaths = cells_with_limits({"kind": "cells", "paths": paths, **values}, _MAX_DEATHS - self._deaths)
         self._deaths += deaths
         cells = iter(known)
         by_item: list[Mapping[Path, Cell | None] | None] = []
@@ -85,7 +85,7 @@ class Matcher:
         """An item's value as it was written; _NOTHING where there is nothing to read, None where it cannot be read."""
         if item.value is None:
             return _NOTHING
-        if len(item.value) > MOST_BYTES:
+        if len(item.value) > MAX_BYTES:
             return None
         if not has_records(self.stream):
             return WrittenValue("", item.value)
@@ -114,7 +114,7 @@ def _cell(answer: list[Any] | None) -> Cell | None:
     return None if answer is None else Cell(answer[0].encode("utf-8", "surrogatepass"), answer[1])
 
 
-def _cells(item: Item, at_paths: Mapping[Path, Cell | None], subject: Subject) -> Cells:
+def _cells(item: Item, at_paths: Mapping[Path, Cell | None], subject: FilterOperand) -> Cells:
     if subject.kind == "path":
         return (at_paths.get(subject.path),)
     if subject.kind == "header":

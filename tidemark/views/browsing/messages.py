@@ -14,23 +14,23 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
 from tidemark.views.browsing.filters import parse
-from tidemark.views.browsing.items import Found, Item, Meter
+from tidemark.views.browsing.items import Item, SearchBudget, SearchResult
 from tidemark.views.browsing.matching import Matcher
-from tidemark.views.browsing.places import GoOn, InKafka, Scope, in_kafka
+from tidemark.views.browsing.places import InKafka, SearchCursor, SearchScope, in_kafka
 
 # From the newest back, a partition is read in parts, each forwards: this many offsets first, then more or fewer.
-_FIRST_STEP, _MOST_STEP = 64, 2**40
+_FIRST_STEP, _MAX_STEP = 64, 2**40
 # Messages of a part: with fewer the next one has more offsets, and the other way round.
 _FEW, _MANY = 250, 1_000
 # Partitions whose newest messages are looked for at once.
-MOST_PARTITIONS = 32
+MAX_PARTITIONS = 32
 
 
 @dataclass(frozen=True)
 class MessageQuery:
     """A question: `count` items that fit, from where the answer before ended. `backwards`: from the newest back."""
 
-    where: Scope = field(default_factory=Scope)
+    where: SearchScope = field(default_factory=SearchScope)
     filter: str = ""
     count: int = 50
     backwards: bool = False
@@ -45,7 +45,7 @@ class _MessageSearch:
     asked: MessageQuery
     there: InKafka
     matcher: Matcher
-    meter: Meter
+    meter: SearchBudget
     searched: list[OffsetRange] = field(default_factory=list)
     erased: int = 0
 
@@ -74,14 +74,14 @@ def _item(at: Coordinate, message: KafkaMessage) -> Item:
     return Item(at, message.timestamp, message.key, message.value, message.headers)
 
 
-def messages(opened: OpenStream, asked: MessageQuery, meter: Meter) -> Found:
+def messages(opened: OpenStream, asked: MessageQuery, meter: SearchBudget) -> SearchResult:
     """The messages that Kafka holds, that the stream may see, and that fit: `count` of them, or as many as `meter` allows.
 
     Without a partition, backwards gives the newest of all partitions, and does not go on from there. Raises WrongUse,
     Conflict where the log is another one than that of the answer before, Unreachable, NotAuthorized, and the ledger's errors.
     """
     wanted = parse(asked.filter)
-    go_on = GoOn.read(asked.go_on) if asked.go_on else None
+    go_on = SearchCursor.read(asked.go_on) if asked.go_on else None
     there = in_kafka(opened, asked.where)
     if go_on is not None:
         go_on.check(opened, there.topic)
@@ -97,7 +97,7 @@ def messages(opened: OpenStream, asked: MessageQuery, meter: Meter) -> Found:
             items, after = _newest(search, steps, ranges), None
     check_same(opened, {there.topic: there.log})
     ended = "count" if len(items) >= asked.count else meter.ended()
-    return Found(
+    return SearchResult(
         items=search.matcher.with_records(items),
         searched=tuple(RangeSet(search.searched)),
         go_on=None if after is None else str(after),
@@ -106,11 +106,11 @@ def messages(opened: OpenStream, asked: MessageQuery, meter: Meter) -> Found:
         read=meter.read,
         erased=search.erased,
         not_read=search.matcher.not_read,
-        topics=opened.book.topics(),
+        topics=opened.ledger.topics(),
     )
 
 
-def _left(offsets: RangeSet, go_on: GoOn | None, *, backwards: bool) -> list[OffsetRange]:
+def _left(offsets: RangeSet, go_on: SearchCursor | None, *, backwards: bool) -> list[OffsetRange]:
     """The part that is still to be searched, in its order: by partition and offset, whatever the incarnation."""
     left = []
     for one in sorted(offsets, key=lambda one: (one.partition.partition, one.start), reverse=backwards):
@@ -131,7 +131,9 @@ def _left(offsets: RangeSet, go_on: GoOn | None, *, backwards: bool) -> list[Off
     return left
 
 
-def _forwards(search: _MessageSearch, steps: Steps, ranges: list[OffsetRange]) -> tuple[list[Item], GoOn | None]:
+def _forwards(
+    search: _MessageSearch, steps: Steps, ranges: list[OffsetRange]
+) -> tuple[list[Item], SearchCursor | None]:
     items: list[Item] = []
     count, log = search.asked.count, search.there.log
     for at, one in enumerate(ranges):
@@ -152,13 +154,13 @@ def _forwards(search: _MessageSearch, steps: Steps, ranges: list[OffsetRange]) -
             if rest is None:
                 return items, None
             start = reached if rest is one else rest.start
-            return items, GoOn.after(rest.partition.partition, start, _FIRST_STEP, log)
+            return items, SearchCursor.after(rest.partition.partition, start, _FIRST_STEP, log)
     return items, None
 
 
 def _backwards(
     search: _MessageSearch, steps: Steps, ranges: list[OffsetRange], size: int
-) -> tuple[list[Item], GoOn | None]:
+) -> tuple[list[Item], SearchCursor | None]:
     """The newest first. A part that a bound has ended is read again by the next question, which takes a smaller one."""
     older: list[Item] = []
     count, log = search.asked.count, search.there.log
@@ -166,13 +168,13 @@ def _backwards(
         until = one.until
         while until > one.start:
             if len(older) >= count or search.meter.ended():
-                return older, GoOn.after(one.partition.partition, until, size, log)
+                return older, SearchCursor.after(one.partition.partition, until, size, log)
             part = OffsetRange(one.partition, max(one.start, until - size), until)
             items, reached, there = _part(search, steps, part)
             if reached < part.until:
                 smaller = max(1, min(size - 1, (reached - part.start) // 2))
                 search.take_back(one.partition, there)
-                return older, GoOn.after(one.partition.partition, until, smaller, log)
+                return older, SearchCursor.after(one.partition.partition, until, smaller, log)
             newest = items[::-1]
             left = count - len(older)
             if len(newest) > left:
@@ -182,9 +184,9 @@ def _backwards(
                 until = part.start
             older += newest
             search.searched.append(OffsetRange(one.partition, until, part.until))
-            size = min(_MOST_STEP, size * 2) if len(there) < _FEW else max(1, size // 2) if len(there) > _MANY else size
+            size = min(_MAX_STEP, size * 2) if len(there) < _FEW else max(1, size // 2) if len(there) > _MANY else size
         if len(older) >= count and (rest := next(iter(ranges[at + 1 :]), None)) is not None:
-            return older, GoOn.after(rest.partition.partition, rest.until, size, log)
+            return older, SearchCursor.after(rest.partition.partition, rest.until, size, log)
     return older, None
 
 
@@ -206,7 +208,7 @@ def _newest(search: _MessageSearch, steps: Steps, ranges: list[OffsetRange]) -> 
     by_partition: dict[int, list[OffsetRange]] = {}
     for one in ranges:
         by_partition.setdefault(one.partition.partition, []).append(one)
-    if len(by_partition) > MOST_PARTITIONS:
+    if len(by_partition) > MAX_PARTITIONS:
         raise WrongUse(f"the newest of {len(by_partition)} partitions: name one as topic/partition")
     whole, items = search.meter, list[Item]()
     for share in _shares(whole, len(by_partition)):
@@ -219,10 +221,10 @@ def _newest(search: _MessageSearch, steps: Steps, ranges: list[OffsetRange]) -> 
     return items[: search.asked.count]
 
 
-def _shares(meter: Meter, number: int) -> Iterator[Meter]:
+def _shares(meter: SearchBudget, number: int) -> Iterator[SearchBudget]:
     for left in range(number, 0, -1):
         now = time.monotonic()
-        yield Meter(
+        yield SearchBudget(
             max(1, (meter.items - meter.looked) / left),
             max(1, (meter.bytes - meter.read) / left),
             now + max(0.0, meter.until - now) / left,

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidemark.ledger.incarnations import Topics, written, written_range
-from tidemark.views.browsing.items import Found, Item
+from tidemark.views.browsing.items import Item, SearchResult
 from tidemark.views.messages.message import Header, headers_shown
 from tidemark.views.messages.payloads import Masked, Value, masked, shown
 from tidemark.views.values import Number
 
 # Of a value: enough to know it by. The page of the message has more.
-MOST_SHOWN = 2_000
+MAX_SHOWN = 2_000
 # Of a message's headers, and of each one's name and value.
-MOST_HEADERS, MOST_OF_A_HEADER = 20, 200
+MAX_HEADERS, MAX_OF_A_HEADER = 20, 200
 # What a dead letter says that does not quote its message.
 SAID = ("reason", "outcome", "error", "attempts", "redrives", "window")
 
@@ -66,7 +66,7 @@ class Browsed:
     may_see_payload: bool
 
 
-def page_of(answer: Found, *, payload: bool, may_see_payload: bool, letters: bool = False) -> Browsed:
+def page_of(answer: SearchResult, *, payload: bool, may_see_payload: bool, letters: bool = False) -> Browsed:
     """For people in a browser. Without `payload`, values are masked; of dead letters (`letters`) not what Tidemark says.
 
     A row may have fields of the same names, which its message has filled.
@@ -88,11 +88,11 @@ def page_of(answer: Found, *, payload: bool, may_see_payload: bool, letters: boo
 
 
 def _line(item: Item, topics: Topics, said: Collection[str], *, payload: bool) -> ItemShown:
-    cut = partial(shown, most=MOST_SHOWN)
+    cut = partial(shown, most=MAX_SHOWN)
     look = cut if payload else masked
     at = item.at
-    few = partial(shown, most=MOST_OF_A_HEADER)
-    headers = headers_shown(item.headers[:MOST_HEADERS], few if payload else masked, few)
+    few = partial(shown, most=MAX_OF_A_HEADER)
+    headers = headers_shown(item.headers[:MAX_HEADERS], few if payload else masked, few)
 
     def looked(value: bytes | None) -> Value | Masked | None:
         return None if value is None else look(value)

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from tidemark.errors import WrongUse
 from tidemark.ledger.incarnations import Topics
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.views.browsing.items import Found, Item, Meter
+from tidemark.views.browsing.items import Item, SearchBudget, SearchResult
 from tidemark.views.browsing.matching import Matcher
 
 # Offsets that are read at once: this many first, twice as many where these had few items, half of them where there is no room.
-_FIRST, _MOST, _FEW = 200, 2**40, 1_000
+_FIRST, _MAX, _FEW = 200, 2**40, 1_000
 # What there is room for in memory.
-_MOST_ITEMS, _MOST_BYTES = 50_000, 16_000_000
+_MAX_ITEMS, _MAX_BYTES = 50_000, 16_000_000
 # Items of one message that an answer has besides those that were asked for.
-_MOST_MORE = 1_000
+_MAX_MORE = 1_000
 _GO_ON = re.compile(r"(?:(\d{1,19}):)?([A-Za-z0-9._-]{1,249})#(\d{1,9})/(\d{1,10})@(\d{1,19})", re.ASCII)
 
 # Takes the items of some offsets from the function that it is given, as far as there is room.
@@ -69,15 +69,15 @@ def _rest(one: BrowsedRange, window: int | None, at: TopicPartition, offset: int
 
 
 @dataclass
-class Through:
+class FoundItems:
     """The finds of a question in some stretches, up to `count` items of whole messages, and up to where.
 
-    `go_on`: what the next question is given; None at the end. `ended`: as `Found` has it.
+    `go_on`: what the next question is given; None at the end. `ended`: as `SearchResult` has it.
     """
 
     read: Read
     matcher: Matcher
-    meter: Meter
+    meter: SearchBudget
     count: int
     found: list[Item] = field(default_factory=list)
     searched: list[OffsetRange] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Through:
                 if not whole and part.until - part.start > 1:
                     size = (part.until - part.start) // 2
                     continue
-                size = min(_MOST, size * 2) if len(items) < _FEW else size
+                size = min(_MAX, size * 2) if len(items) < _FEW else size
                 rest = self._taken(rest, part, items, whole=whole)
                 if self.ended is not None:
                     following = (
@@ -104,8 +104,8 @@ class Through:
                     self.go_on = None if following is None else _said(following)
                     return
 
-    def answer(self, topics: Topics) -> Found:
-        return Found(
+    def answer(self, topics: Topics) -> SearchResult:
+        return SearchResult(
             tuple(self.found),
             tuple(RangeSet(self.searched)),
             self.go_on,
@@ -132,7 +132,7 @@ class Through:
                 part = replace(part, start=last) if back else replace(part, until=last + 1)
                 self.meter.looked -= sum(not part.start <= one.at.offset < part.until for one in items)
             fitting, self.ended = kept, "count"
-        room = max(0, self.count - len(self.found)) + _MOST_MORE
+        room = max(0, self.count - len(self.found)) + _MAX_MORE
         self.left_out += max(0, len(fitting) - room) + (not whole)
         self.found += fitting[:room]
         self.searched.append(part)
@@ -161,7 +161,7 @@ def _some(items: Iterator[Item]) -> tuple[list[Item], bool]:
     for one in items:
         some.append(one)
         size += one.bytes
-        if len(some) >= _MOST_ITEMS or size >= _MOST_BYTES:
+        if len(some) >= _MAX_ITEMS or size >= _MAX_BYTES:
             return some, False
     return some, True
 

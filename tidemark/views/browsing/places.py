@@ -11,7 +11,7 @@ from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.elsewhere import erased_elsewhere, erased_here
 from tidemark.ledger.incarnations import assign_incarnations
 from tidemark.ledger.records import Record, TopicIncarnation
-from tidemark.offsets.coordinates import Named, parse_ranges
+from tidemark.offsets.coordinates import NamedOffsets, parse_ranges
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.runs.live.message_lookup import check_met, head_before_topics, of_the_stream
@@ -24,7 +24,7 @@ _WINDOW = re.compile(r"(?P<lane>[A-Za-z0-9-]{1,60})/(?P<seq>\d{1,19})")
 
 
 @dataclass(frozen=True)
-class Scope:
+class SearchScope:
     """The messages that are searched. `where`: TOPIC, TOPIC/PARTITION or a range; empty for all that the stream reads.
 
     `window`: a committed window as LANE/NUMBER. `since` and `until`: times with their zone, of messages from the first
@@ -42,7 +42,7 @@ class Scope:
         named = self._named()
         return named if isinstance(named, str | None) else named[0].topic
 
-    def _named(self) -> str | tuple[TopicPartition, Named] | None:
+    def _named(self) -> str | tuple[TopicPartition, NamedOffsets] | None:
         """The topic, or the partition with its named offsets."""
         text = self.where.strip()
         if not text:
@@ -51,7 +51,7 @@ class Scope:
             if whole["partition"] is None:
                 return whole["topic"]
             at = TopicPartition(whole["topic"], int(whole["partition"]))
-            return at, Named(RangeSet([OffsetRange(at, 0, 2**63 - 1)]))
+            return at, NamedOffsets(RangeSet([OffsetRange(at, 0, 2**63 - 1)]))
         named = parse_ranges(text, "where")
         ranges = [one for _, one in named.ranges()]
         if len(ranges) != 1:
@@ -80,14 +80,14 @@ def window_record(opened: OpenStream, name: str) -> Record:
     match = _WINDOW.fullmatch(name)
     if match is None:
         raise WrongUse(f"window {name[:100]}: expected LANE/NUMBER, such as ingest/17")
-    stored, seq = opened.book.head(match["lane"]), int(match["seq"])
+    stored, seq = opened.ledger.head(match["lane"]), int(match["seq"])
     if stored is not None and stored.head.last is not None and stored.head.last.seq == seq:
         return stored.head.last
     records = (
-        list(opened.book.records([(match["lane"], seq)])) if stored is not None and 0 < seq <= stored.head.seq else []
+        list(opened.ledger.records([(match["lane"], seq)])) if stored is not None and 0 < seq <= stored.head.seq else []
     )
     if not records:
-        raise WrongUse(f"window {name}: {opened.book.stream} has no committed window of this name")
+        raise WrongUse(f"window {name}: {opened.ledger.stream} has no committed window of this name")
     return records[0]
 
 
@@ -101,7 +101,7 @@ class InKafka:
     erased: RangeSet
 
 
-def in_kafka(opened: OpenStream, where: Scope) -> InKafka:
+def in_kafka(opened: OpenStream, where: SearchScope) -> InKafka:
     """Kafka's part of what is named: of a topic that the stream reads or has read, in incarnations that the ledger knows.
 
     Raises WrongUse, Conflict for a topic that was recreated and that the stream does not read yet, Unreachable, NotAuthorized.
@@ -116,17 +116,17 @@ def in_kafka(opened: OpenStream, where: Scope) -> InKafka:
     log = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
     if log is None:
         raise WrongUse(f"Kafka has no topic {topic}")
-    known = _same(topic, opened.book.topics().get(topic, ()), log)
+    known = _same(topic, opened.ledger.topics().get(topic, ()), log)
     there = {number: one for number, one in log.partitions.items() if one.start < one.end}
     offsets = RangeSet(OffsetRange(TopicPartition(topic, number), one.start, one.end) for number, one in there.items())
     offsets = where.only(assign_incarnations({topic: known}, _between(opened, where, {topic: log}, offsets)))
     if where.window:
-        offsets &= opened.book.covers(window_record(opened, where.window).window)
+        offsets &= opened.ledger.covers(window_record(opened, where.window).window)
     check_met(opened, ingest, {topic: log}, offsets)
     return InKafka(topic, log, offsets, _erased(opened, topic, known) & offsets)
 
 
-def _only_topic(opened: OpenStream, where: Scope) -> str:
+def _only_topic(opened: OpenStream, where: SearchScope) -> str:
     """The topic that is meant where none is named: that of the window, or the stream's only one."""
     named = set(opened.stream.source.named())
     if where.window:
@@ -149,7 +149,7 @@ def _same(topic: str, known: tuple[TopicIncarnation, ...], log: TopicLog) -> tup
     return same
 
 
-def _between(opened: OpenStream, where: Scope, logs: Mapping[str, TopicLog], offsets: RangeSet) -> RangeSet:
+def _between(opened: OpenStream, where: SearchScope, logs: Mapping[str, TopicLog], offsets: RangeSet) -> RangeSet:
     lower, upper = (
         None if one is None else first_at(opened, logs, milliseconds(one)) for one in times(where.since, where.until)
     )
@@ -169,9 +169,9 @@ def _erased(opened: OpenStream, topic: str, known: tuple[TopicIncarnation, ...])
 
     An offset that was erased in one is so in all: what was taken for a cut may have been none.
     """
-    register = opened.book.register()
-    own = [one.offsets for one in erased_here(opened.book, register[1])] if register else []
-    others = [one.offsets for one in erased_elsewhere(opened.book, {topic: known})]
+    register = opened.ledger.register()
+    own = [one.offsets for one in erased_here(opened.ledger, register[1])] if register else []
+    others = [one.offsets for one in erased_elsewhere(opened.ledger, {topic: known})]
     return RangeSet.of_intervals(
         (TopicPartition(topic, at.partition, one.incarnation), found.of(at))
         for found in (*own, *others)
@@ -182,7 +182,7 @@ def _erased(opened: OpenStream, topic: str, known: tuple[TopicIncarnation, ...])
 
 
 @dataclass(frozen=True)
-class GoOn:
+class SearchCursor:
     """Where a question that goes on begins, and the log that the one before has seen.
 
     `step`: how many offsets it reads first, from the newest back.
@@ -200,7 +200,7 @@ class GoOn:
         return f"{self.partition}:{self.offset}:{self.step}:{self.topic_id}:{epoch}:{self.written}"
 
     @classmethod
-    def read(cls, text: str) -> GoOn:
+    def read(cls, text: str) -> SearchCursor:
         """Raises WrongUse for a text that no answer has given."""
         match = re.fullmatch(r"(\d{1,10}):(\d{1,19}):(\d{1,10}):([\w-]{1,60}):(\d{0,10}):(\d{1,19})", text, re.ASCII)
         if match is None:
@@ -209,7 +209,7 @@ class GoOn:
         return cls(int(partition), int(offset), int(step), topic_id, int(epoch) if epoch else None, int(written))
 
     @classmethod
-    def after(cls, partition: int, offset: int, step: int, log: TopicLog) -> GoOn:
+    def after(cls, partition: int, offset: int, step: int, log: TopicLog) -> SearchCursor:
         own = log.partitions[partition]
         return cls(partition, offset, step, log.topic_id, own.leader_epoch, own.written)
 

@@ -9,26 +9,26 @@ from datetime import datetime
 from typing import Any
 
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import View
 from tidemark.ledger.elsewhere import for_readers
+from tidemark.ledger.ledger import LedgerSnapshot
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.requests.selecting import times
-from tidemark.sinks.contract import PlainSink, SinkSettings
+from tidemark.sinks.contract import SinkAdmin, SinkSettings
 from tidemark.sinks.kinds import kind_of
 from tidemark.views.browsing.filters import Filter, parse
-from tidemark.views.browsing.items import Found, Item, Meter
+from tidemark.views.browsing.items import Item, SearchBudget, SearchResult
 from tidemark.views.browsing.matching import Matcher
 from tidemark.views.browsing.messages import MessageQuery
-from tidemark.views.browsing.parts import Take, Through, left_from, stretches
+from tidemark.views.browsing.parts import FoundItems, Take, left_from, stretches
 
 _COORDINATE = re.compile(r"([A-Za-z0-9._-]+)(?:#(\d+))?/(\d+)@(\d+)", re.ASCII)
 
 
-def results(opened: OpenStream, asked: MessageQuery, meter: Meter, sink: str | None = None) -> Found:
+def results(opened: OpenStream, asked: MessageQuery, meter: SearchBudget, sink: str | None = None) -> SearchResult:
     """The rows that count in a sink and fit: `count` of them, or as many as `meter` allows.
 
     By partition and offset; backwards those of the newest window first, each from its end. `sink`: the first one with rows by
@@ -37,8 +37,8 @@ def results(opened: OpenStream, asked: MessageQuery, meter: Meter, sink: str | N
     """
     settings, kind = _sink(opened, sink)
     matcher = Matcher(_of_fields(parse(asked.filter, opened.fields), opened), opened.stream, opened.connections)
-    there = replace(opened, book=for_readers(opened.book))
-    windows = _windows(there.book.view(settings.name), asked)
+    there = replace(opened, ledger=for_readers(opened.ledger))
+    windows = _windows(there.ledger.view(settings.name), asked)
 
     def read(part: OffsetRange, take: Take) -> tuple[list[Item], bool]:
         def taken(rows: Iterator[dict[str, Any]]) -> tuple[list[Item], bool]:
@@ -46,13 +46,13 @@ def results(opened: OpenStream, asked: MessageQuery, meter: Meter, sink: str | N
 
         return kind.rows_within(there, settings, part, taken)
 
-    through = Through(read, matcher, meter, asked.count)
+    through = FoundItems(read, matcher, meter, asked.count)
     through.look(left_from(stretches(windows, backwards=asked.backwards), asked.go_on))
-    return through.answer(opened.book.topics())
+    return through.answer(opened.ledger.topics())
 
 
-def _sink(opened: OpenStream, name: str | None) -> tuple[SinkSettings, PlainSink]:
-    kinds = {one.name: (one, kind_of(one.type).without_spark()) for one in opened.stream.sinks}
+def _sink(opened: OpenStream, name: str | None) -> tuple[SinkSettings, SinkAdmin]:
+    kinds = {one.name: (one, kind_of(one.type).make_admin()) for one in opened.stream.sinks}
     if name is not None and name not in kinds:
         raise WrongUse(f"{opened.stream.name} has no sink {name}; there are: {', '.join(kinds)}")
     able = {one: pair for one, pair in kinds.items() if pair[1].rows_by_coordinate}
@@ -71,7 +71,7 @@ def _of_fields(wanted: Filter, opened: OpenStream) -> Filter:
     return wanted
 
 
-def _windows(view: View, asked: MessageQuery) -> list[tuple[int, RangeSet]]:
+def _windows(view: LedgerSnapshot, asked: MessageQuery) -> list[tuple[int, RangeSet]]:
     """The windows that are asked for, by generation, with those of their offsets that count."""
     since, until = times(asked.where.since, asked.where.until)
     name = asked.where.window

@@ -16,9 +16,9 @@ from tidemark.views.coverage.picture import GAPS, Block, Name, OffsetsOfPartitio
 from tidemark.views.coverage.window_index import WindowIndex
 from tidemark.views.values import From, Number
 
-MOST_BARS = 50
-MOST_PIXELS = 4000
-MOST_PARTITIONS = 1_000_000
+MAX_BARS = 50
+MAX_PIXELS = 4000
+MAX_PARTITIONS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class BarQuery:
 
     width: int
     first: int = 0
-    count: int = MOST_BARS
+    count: int = MAX_BARS
     partition: str | None = None
     start: int | None = None
     until: int | None = None
@@ -116,7 +116,7 @@ class PartitionsOfBars:
 def seen_of(opened: OpenStream, index: WindowIndex, logs: Mapping[str, TopicLog], asked: BarQuery) -> PartitionsOfBars:
     """The partitions that are asked for, as Kafka has just shown their logs."""
     register = index.register
-    heads = {} if register is None else {name: one.head for name, one in opened.book.heads_of(register.lanes).items()}
+    heads = {} if register is None else {name: one.head for name, one in opened.ledger.heads_of(register.lanes).items()}
     topics = {} if register is None else register.topics
     others = recreated(topics, {topic: one.topic_id for topic, one in logs.items()})
     by_partition = {
@@ -149,7 +149,7 @@ def _now(topics: Topics, others: Container[str], topic: str, number: int) -> Top
 
 def _chosen(partitions: list[TopicPartition], asked: BarQuery) -> list[TopicPartition]:
     if asked.partition is None:
-        return partitions[asked.first : asked.first + min(asked.count, MOST_BARS)]
+        return partitions[asked.first : asked.first + min(asked.count, MAX_BARS)]
     # Whoever does not know of incarnations means the newest one.
     one = [at for at in partitions if asked.partition in (str(at), f"{at.topic}/{at.partition}")]
     if not one:
@@ -180,7 +180,7 @@ def _pending(
     for lane, head in heads.items():
         if head.pending is None:
             continue
-        covers = opened.book.covers(head.pending.window)
+        covers = opened.ledger.covers(head.pending.window)
         name = lane, head.pending.window.seq
         for at in chosen.intersection(covers.partitions):
             pending.setdefault(at, []).extend((start, until, name) for start, until in covers.of(at))

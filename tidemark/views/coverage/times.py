@@ -14,14 +14,14 @@ from tidemark.ledger.records import INGEST
 from tidemark.runs.live.kafka_now import topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
-from tidemark.views.coverage.bars import MOST_BARS, BarQuery, PartitionOfBar, seen_of
+from tidemark.views.coverage.bars import MAX_BARS, BarQuery, PartitionOfBar, seen_of
 from tidemark.views.coverage.picture import OffsetState, stretches
 from tidemark.views.coverage.window_index import WindowIndex
 from tidemark.views.values import From, Number
 
 Step = Literal["hour", "day"]
 STEP_MS: dict[Step, int] = {"hour": 3_600_000, "day": 86_400_000}
-MOST_COLUMNS = 192
+MAX_COLUMNS = 192
 _USUAL_COLUMNS: dict[Step, int] = {"hour": 48, "day": 31}
 # The largest time, in ms, that a `datetime` has.
 LAST_MS = 253_402_300_799_999
@@ -29,7 +29,7 @@ _ORDER = list(OffsetState)
 
 
 @dataclass(frozen=True)
-class AskedTimes:
+class TimeRequest:
     """The columns, hours or days that begin from `since` on and before `until` (ms since 1970; None: the newest ones).
 
     And the rows: `count` partitions from number `first` on, or one partition.
@@ -39,7 +39,7 @@ class AskedTimes:
     since: int | None = None
     until: int | None = None
     first: int = 0
-    count: int = MOST_BARS
+    count: int = MAX_BARS
     partition: str | None = None
 
 
@@ -83,7 +83,7 @@ class CoverageInTime:
 class Grid:
     """The offsets at which the columns begin: by (topic, partition), and None where no message is at or after a time."""
 
-    asked: AskedTimes
+    asked: TimeRequest
     since: int
     until: int
     logs: Mapping[str, TopicLog]
@@ -94,15 +94,15 @@ class Grid:
         return STEP_MS[self.asked.step]
 
 
-def grid_of(opened: OpenStream, asked: AskedTimes) -> Grid:
+def grid_of(opened: OpenStream, asked: TimeRequest) -> Grid:
     """Ask Kafka where the columns begin. Raises WrongUse, Unreachable, and Conflict for a topic that was recreated."""
     step = STEP_MS[asked.step]
     until = _up(_newest(opened) + 1 if asked.until is None else asked.until, step)
     since = until - step * _USUAL_COLUMNS[asked.step] if asked.since is None else asked.since // step * step
     since = max(0, since)
     columns = (until - since) // step
-    if not 0 < columns <= MOST_COLUMNS:
-        raise WrongUse(f"since and until: expected 1 to {MOST_COLUMNS} columns of one {asked.step} each, not {columns}")
+    if not 0 < columns <= MAX_COLUMNS:
+        raise WrongUse(f"since and until: expected 1 to {MAX_COLUMNS} columns of one {asked.step} each, not {columns}")
     logs = opened.log.topics(topics_now(opened), opened.stream.source.isolation)
     isolation = opened.stream.source.isolation
     times = [since + number * step for number in range(columns + 1)]
@@ -117,8 +117,8 @@ def _up(time: int, step: int) -> int:
 
 def _newest(opened: OpenStream) -> int:
     """The newest time that the ingest's last window has read, unless that lies in the future; else now."""
-    now = opened.book.clock()
-    head = opened.book.head(INGEST)
+    now = opened.ledger.clock()
+    head = opened.ledger.head(INGEST)
     last = head.head.last if head else None
     times = [one.last_timestamp for one in (last.tallies if last else ()) if one.last_timestamp is not None]
     return min(now, max(times, default=now))

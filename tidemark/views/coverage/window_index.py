@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from tidemark.ledger.book import Book
 from tidemark.ledger.closed_lanes import closed_lanes
-from tidemark.ledger.holes import Ingest, PassedUnread, Reached, passed_unread
+from tidemark.ledger.holes import Ingest, IngestReach, UnreadOffsets, passed_unread
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import INGEST, Gap, LaneKind, Record, Register
 from tidemark.offsets.authority import Segment, segments_of
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -39,31 +39,31 @@ class _History(ABC):
     register: Register | None = None
     # Where the ingest began and was, no further than the windows that are here.
     ingest: Ingest = field(default_factory=lambda: Ingest({}, {}))
-    reached: Reached = field(default_factory=Reached)
+    reached: IngestReach = field(default_factory=IngestReach)
     # The last window of each lane that is here; closed lanes whose windows are all here.
     _seqs: dict[str, int] = field(default_factory=dict)
     _closed: set[str] = field(default_factory=set)
     _closed_lanes: int = 0
 
-    def refresh(self, book: Book) -> None:
+    def refresh(self, ledger: Ledger) -> None:
         """Read what was committed since the last time."""
-        versioned = book.register()
+        versioned = ledger.register()
         if versioned is None:
             return
         self.register = register = versioned[1]
-        heads = book.heads_of(register.lanes)
+        heads = ledger.heads_of(register.lanes)
         if not self._seqs and not self._closed:
-            self._read_all(book)
+            self._read_all(ledger)
         for lane, stored in heads.items():
             # The history may not have the head's last window yet.
-            self._read(book, lane, stored.head.seq - 1)
+            self._read(ledger, lane, stored.head.seq - 1)
             if stored.head.last is not None and self._seqs.get(lane, 0) < stored.head.seq:
-                self.add(stored.head.last, book.covers(stored.head.last.window))
+                self.add(stored.head.last, ledger.covers(stored.head.last.window))
         if register.closed != self._closed_lanes:
-            for part in closed_lanes(book, register):
+            for part in closed_lanes(ledger, register):
                 new = {lane: entry for lane, entry in part.items() if lane not in self._closed}
                 for lane, entry in new.items():
-                    self._read(book, lane, entry.windows or 0)
+                    self._read(ledger, lane, entry.windows or 0)
                 self._closed |= new.keys()
                 if part and not new:
                     # The parts begin with the lanes that were closed last.
@@ -83,27 +83,27 @@ class _History(ABC):
         """Keep what is to be known of a window."""
 
     @abstractmethod
-    def unread(self) -> PassedUnread:
+    def unread(self) -> UnreadOffsets:
         """What the ingest is past without a window that has read it, by the windows that are here."""
 
-    def _read_all(self, book: Book) -> None:
-        for _, record in book.records_with_bytes():
-            self.add(record, book.covers(record.window))
+    def _read_all(self, ledger: Ledger) -> None:
+        for _, record in ledger.records_with_bytes():
+            self.add(record, ledger.covers(record.window))
 
-    def _read(self, book: Book, lane: str, until: int) -> None:
-        for record in _records(book, lane, range(self._seqs.get(lane, 0) + 1, until + 1)):
-            self.add(record, book.covers(record.window))
+    def _read(self, ledger: Ledger, lane: str, until: int) -> None:
+        for record in _records(ledger, lane, range(self._seqs.get(lane, 0) + 1, until + 1)):
+            self.add(record, ledger.covers(record.window))
 
 
 @dataclass
-class HolesKnown(_History):
+class KnownHoles(_History):
     """What a stream's windows have not read: only what they cover together, and have jumped over, is kept."""
 
     _known: RangeSet = field(default_factory=RangeSet)
     _new: list[RangeSet] = field(default_factory=list)
     _gaps: list[Gap] = field(default_factory=list)
 
-    def unread(self) -> PassedUnread:
+    def unread(self) -> UnreadOffsets:
         self._join()
         return passed_unread(self.ingest, self.reached, self._known, self._gaps)
 
@@ -153,7 +153,7 @@ class WindowIndex(_History):
             known = self._segments[at] = (len(kept), segments_of(list(triples)))
         return known[1]
 
-    def unread(self) -> PassedUnread:
+    def unread(self) -> UnreadOffsets:
         covered = RangeSet.of_intervals((at, [(one.start, one.until) for one in self.runs(at)]) for at in self._covered)
         return passed_unread(self.ingest, self.reached, covered, chain.from_iterable(self.gaps.values()))
 
@@ -181,6 +181,6 @@ class WindowIndex(_History):
         return tuple(sorted({*self._covered, *self.gaps}))
 
 
-def _records(book: Book, lane: str, seqs: range) -> Iterator[Record]:
+def _records(ledger: Ledger, lane: str, seqs: range) -> Iterator[Record]:
     for first in range(seqs.start, seqs.stop, _AT_ONCE):
-        yield from book.records([(lane, seq) for seq in range(first, min(first + _AT_ONCE, seqs.stop))])
+        yield from ledger.records([(lane, seq) for seq in range(first, min(first + _AT_ONCE, seqs.stop))])

@@ -18,10 +18,10 @@ from tidemark.views.event_time.completeness import (
     Missing,
     Partition,
     PartitionCompleteness,
-    Span,
+    TimeSpan,
     is_complete,
 )
-from tidemark.views.event_time.progress import EventTimeNow, LateIn, LateTotal, hour_name, late_total
+from tidemark.views.event_time.progress import EventTimeNow, LateInWindows, LateTotal, hour_name, late_total
 from tidemark.views.values import From, Number
 
 # Of one partition: the ranges that are missing, and the windows with late messages.
@@ -104,7 +104,7 @@ class PartitionOfHour:
     meaning: str
     missing: list[MissingRange]
     more_missing: int
-    late: LateIn
+    late: LateInWindows
     unread_after: Number
 
 
@@ -122,28 +122,28 @@ class Hour(HourNamed):
     more_backfill: int
 
 
-def hours_asked(since: str, hours: int, now: int) -> list[Span]:
+def hours_asked(since: str, hours: int, now: int) -> list[TimeSpan]:
     """The hours from a time on, which begins an hour; without one, the last ones. None that begins after the clock.
 
     Raises WrongUse naming `since` when that is no time, or no hour begins then.
     """
     start = hour_asked("since", since).start if since else now // HOUR_MS * HOUR_MS - (hours - 1) * HOUR_MS
     until = min(start + hours * HOUR_MS, now + 1)
-    return [Span(at, at + HOUR_MS) for at in range(max(0, start), until, HOUR_MS)]
+    return [TimeSpan(at, at + HOUR_MS) for at in range(max(0, start), until, HOUR_MS)]
 
 
-def hour_asked(field: str, text: str) -> Span:
+def hour_asked(field: str, text: str) -> TimeSpan:
     """The hour that begins at a time. Raises WrongUse naming the field."""
     try:
         at = milliseconds(read_time(text))
         if at % HOUR_MS:
             raise WrongUse(f"{text}: no hour begins then; give its beginning, like 2026-11-21T13Z")
-        return Span(at, at + HOUR_MS)
+        return TimeSpan(at, at + HOUR_MS)
     except WrongUse as problem:
         raise WrongUse(f"{field}: {problem}") from None
 
 
-def calendar_of(seen: EventTimeNow, hours: Iterable[Span], watermark: int | None, first: int | None) -> Calendar:
+def calendar_of(seen: EventTimeNow, hours: Iterable[TimeSpan], watermark: int | None, first: int | None) -> Calendar:
     """The hours in a line each. `first` is `EventTimeNow.first_message`."""
     wanted, partitions = list(hours), _by_place(seen)
     seen.look_at(_times(seen, [hour for hour in wanted if not _before(hour, first)]))
@@ -152,7 +152,7 @@ def calendar_of(seen: EventTimeNow, hours: Iterable[Span], watermark: int | None
 
 
 def _line(
-    seen: EventTimeNow, hour: Span, first: int | None, partitions: Mapping[TopicPartition, Partition]
+    seen: EventTimeNow, hour: TimeSpan, first: int | None, partitions: Mapping[TopicPartition, Partition]
 ) -> HourLine:
     answers = [] if _before(hour, first) else seen.answers(hour)
     return HourLine(
@@ -163,7 +163,7 @@ def _line(
     )
 
 
-def hour_whole(seen: EventTimeNow, hour: Span, first: int | None) -> Hour:
+def hour_whole(seen: EventTimeNow, hour: TimeSpan, first: int | None) -> Hour:
     """An hour, partition by partition. `first` is `EventTimeNow.first_message`."""
     answers, by_place = seen.answers(hour), _by_place(seen)
     again = [
@@ -231,13 +231,13 @@ def _partition(answer: PartitionCompleteness, known: Partition, topics: Topics) 
             for kind, part in answer.missing[:SHOWN]
         ],
         more_missing=max(0, len(answer.missing) - SHOWN),
-        late=LateIn(answer.late.least, answer.late.most, list(answer.late.windows[:SHOWN])),
+        late=LateInWindows(answer.late.least, answer.late.most, list(answer.late.windows[:SHOWN])),
         unread_after=answer.late.unread,
     )
 
 
 def _named(
-    hour: Span,
+    hour: TimeSpan,
     first: int | None,
     answers: Iterable[PartitionCompleteness],
     partitions: Mapping[TopicPartition, Partition],
@@ -248,11 +248,11 @@ def _named(
     return HourNamed(hour_name(hour), hour.start, hour.until, word.value)
 
 
-def _before(hour: Span, first: int | None) -> bool:
+def _before(hour: TimeSpan, first: int | None) -> bool:
     return first is not None and hour.until <= first
 
 
-def _times(seen: EventTimeNow, hours: Iterable[Span]) -> Iterator[int]:
+def _times(seen: EventTimeNow, hours: Iterable[TimeSpan]) -> Iterator[int]:
     """The times at which Kafka is asked about some hours."""
     for hour in hours:
         yield from (hour.start, hour.until + seen.lateness_ms)

@@ -36,7 +36,7 @@ from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPart
 HOUR_MS = 3_600_000
 
 # A part that reaches over more hours is looked at for every span, and so is each part for a longer span.
-_MOST_HOURS_OF_A_PART, _MOST_HOURS_OF_A_SPAN = 48, 1_000
+_MAX_HOURS_OF_A_PART, _MAX_HOURS_OF_A_SPAN = 48, 1_000
 
 
 class CompletenessRule(StrEnum):
@@ -82,7 +82,7 @@ MISSINGS = {
 
 
 @dataclass(frozen=True, order=True)
-class Span:
+class TimeSpan:
     """Event time [start, until) in ms since 1970. Raises WrongUse for a span without any time in it."""
 
     start: int
@@ -118,7 +118,7 @@ class PartsByTime:
         self._by_hour: dict[int, list[int]] = defaultdict(list)
         for number, part in enumerate(parts):
             hours = range(part.first_timestamp // HOUR_MS, part.last_timestamp // HOUR_MS + 1)
-            if len(hours) > _MOST_HOURS_OF_A_PART:
+            if len(hours) > _MAX_HOURS_OF_A_PART:
                 self._long.append(number)
             else:
                 for hour in hours:
@@ -136,7 +136,7 @@ class PartsByTime:
         with the least first offset stands for all. There may be others, which lie elsewhere.
         """
         hours = range(start // HOUR_MS, (end - 1) // HOUR_MS + 1)
-        if len(hours) > _MOST_HOURS_OF_A_SPAN:
+        if len(hours) > _MAX_HOURS_OF_A_SPAN:
             return self._parts
         numbers = {number for hour in hours for number in self._by_hour.get(hour, ())}
         numbers.update(self._long)
@@ -223,7 +223,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Passing:
+class OffsetsForTimes:
     """Kafka's first offset with a timestamp, the first at or after a span's start, and at or after its end and lateness.
 
     None where it has no such message below the end.
@@ -235,7 +235,7 @@ class Passing:
 
 
 @dataclass(frozen=True)
-class Late:
+class LateMessages:
     """How many messages of a span came late: at least and at most this many, in `windows`.
 
     `ranges` are the offsets in which they may lie. `unread` offsets are in no committed window, and may hold more.
@@ -256,7 +256,7 @@ class PartitionCompleteness:
     complete: bool
     rule: CompletenessRule
     missing: tuple[tuple[Missing, OffsetRange], ...]
-    late: Late
+    late: LateMessages
 
 
 def is_complete(answers: Collection[PartitionCompleteness]) -> bool:
@@ -264,7 +264,9 @@ def is_complete(answers: Collection[PartitionCompleteness]) -> bool:
     return bool(answers) and all(answer.complete for answer in answers)
 
 
-def judge(partition: Partition, span: Span, passing: Passing, now: int, lateness_ms: int) -> PartitionCompleteness:
+def judge(
+    partition: Partition, span: TimeSpan, passing: OffsetsForTimes, now: int, lateness_ms: int
+) -> PartitionCompleteness:
     """Whether a span is complete in a partition. `now` is the clock before Kafka was asked; `lateness_ms` is allowed."""
     end = span.until + lateness_ms
     parts = partition.near(span.start, end)
@@ -283,7 +285,7 @@ def judge(partition: Partition, span: Span, passing: Passing, now: int, lateness
     return PartitionCompleteness(partition.at, complete, rule, missing, _late(partition, parts, span, earliest, latest))
 
 
-def concerns(partition: Partition, span: Span) -> bool:
+def concerns(partition: Partition, span: TimeSpan) -> bool:
     """Whether a partition has a part in a span: it is read today, or still was when the span began."""
     return partition.ended_at is None or span.start < partition.ended_at
 
@@ -355,7 +357,9 @@ def _passed(
     return (high if low is None else low), high
 
 
-def _missing(partition: Partition, span: Span, passing: Passing, reach: int) -> Iterator[tuple[Missing, OffsetRange]]:
+def _missing(
+    partition: Partition, span: TimeSpan, passing: OffsetsForTimes, reach: int
+) -> Iterator[tuple[Missing, OffsetRange]]:
     """The offsets below `reach` that may belong to a span, and that no finished window covers, each with its kind."""
     uncovered = _within(partition.at, partition.lowest, reach) - partition.covered
     # Kafka can be asked about what it holds. Without such a message, all that can be read is older than the span.
@@ -397,13 +401,13 @@ def _older(partition: Partition, until: int, time: int, log_is_older: bool) -> b
 
 
 def _late(
-    partition: Partition, parts: Iterable[WindowPart], span: Span, earliest: int | None, latest: int | None
-) -> Late:
+    partition: Partition, parts: Iterable[WindowPart], span: TimeSpan, earliest: int | None, latest: int | None
+) -> LateMessages:
     """The messages that came after the partition had passed the span: `earliest` and `latest` are bounds of where it did."""
     least, most, windows = 0, 0, []
     ranges = RangeSet()
     if earliest is None or latest is None:
-        return Late(0, 0, (), ranges, 0)
+        return LateMessages(0, 0, (), ranges, 0)
     for part in parts:
         inside = [span.start <= time < span.until for time in (part.first_timestamp, part.last_timestamp)]
         if part.last <= earliest or part.first_timestamp >= span.until or part.last_timestamp < span.start:
@@ -423,7 +427,7 @@ def _late(
     if partition.log is not None:
         held = max(earliest, partition.log.start)
         unread = sum(max(0, min(until, partition.log.until) - max(start, held)) for start, until in partition.uncovered)
-    return Late(least, most, tuple(windows), ranges & partition.covered if ranges else ranges, unread)
+    return LateMessages(least, most, tuple(windows), ranges & partition.covered if ranges else ranges, unread)
 
 
 def _within(at: TopicPartition, start: int, until: int) -> RangeSet:

@@ -10,14 +10,14 @@ from functools import partial
 from tidemark.audit.report import shown
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.errors import TopicUnknown
-from tidemark.ledger.book import Committed
 from tidemark.ledger.holes import jumped_over
 from tidemark.ledger.incarnations import Topics
+from tidemark.ledger.ledger import Committed
 from tidemark.ledger.records import INGEST, Guarantee, LaneKind, Register
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
 from tidemark.offsets.times import in_iso
-from tidemark.planning.inputs import Known
+from tidemark.planning.inputs import KafkaState
 from tidemark.runs.live.kafka_now import known_now, topics_now
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.live.same_logs import check_same
@@ -25,10 +25,10 @@ from tidemark.views.event_time.completeness import (
     HOUR_MS,
     LogBounds,
     Missing,
+    OffsetsForTimes,
     Partition,
     PartitionCompleteness,
-    Passing,
-    Span,
+    TimeSpan,
     WindowPart,
     concerns,
     hours_due,
@@ -41,7 +41,7 @@ from tidemark.views.event_time.completeness import (
 Place = tuple[str, int]
 
 # A week. An hour that becomes complete later is not announced; `tidemark complete` answers for it.
-MOST_HOURS = 168
+MAX_HOURS = 168
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class EventTimeNow:
 
     opened: OpenStream
     now: int
-    known: Known
+    known: KafkaState
     partitions: tuple[Partition, ...]
     # As the ledger knows them.
     topics: Topics = field(default_factory=dict)
@@ -62,7 +62,7 @@ class EventTimeNow:
     def lateness_ms(self) -> int:
         return self.opened.stream.event_time.lateness_ms
 
-    def answers(self, span: Span) -> list[PartitionCompleteness]:
+    def answers(self, span: TimeSpan) -> list[PartitionCompleteness]:
         """Whether a span is complete, partition by partition. Asks Kafka where its logs pass the span."""
         asked = [self._first(time) for time in (0, span.start, span.until + self.lateness_ms)]
         self._check_asked()
@@ -70,7 +70,11 @@ class EventTimeNow:
         for partition in self.partitions:
             if concerns(partition, span):
                 place = (partition.at.topic, partition.at.partition)
-                passing = Passing() if partition.log is None else Passing(*(first.get(place) for first in asked))
+                passing = (
+                    OffsetsForTimes()
+                    if partition.log is None
+                    else OffsetsForTimes(*(first.get(place) for first in asked))
+                )
                 answers.append(judge(partition, span, passing, self.now, self.lateness_ms))
         return answers
 
@@ -120,15 +124,15 @@ class EventTimeNow:
 
     def became_complete(
         self, watermark: int | None, announced: Iterable[int]
-    ) -> list[tuple[Span, list[PartitionCompleteness]]]:
+    ) -> list[tuple[TimeSpan, list[PartitionCompleteness]]]:
         """The complete hours of the last week that were not announced, with their answers, oldest first."""
-        due = hours_due(self.first_message(), watermark, announced, MOST_HOURS)
-        hours = [Span(hour, hour + HOUR_MS) for hour in due]
+        due = hours_due(self.first_message(), watermark, announced, MAX_HOURS)
+        hours = [TimeSpan(hour, hour + HOUR_MS) for hour in due]
         judged = [(hour, self.answers(hour)) for hour in hours]
         return [(hour, answers) for hour, answers in judged if is_complete(answers)]
 
     def counted(
-        self, span: Span, answers: Iterable[PartitionCompleteness], reading: Reading
+        self, span: TimeSpan, answers: Iterable[PartitionCompleteness], reading: Reading
     ) -> list[PartitionCompleteness]:
         """The answers with the exact numbers of late messages: reads from Kafka where they may lie.
 
@@ -145,7 +149,7 @@ class EventTimeNow:
         return ranges if log is not None and ranges and ranges.of(answer.at)[0][0] >= log.start else RangeSet()
 
     def _counted(
-        self, span: Span, answer: PartitionCompleteness, ranges: RangeSet, reading: Reading
+        self, span: TimeSpan, answer: PartitionCompleteness, ranges: RangeSet, reading: Reading
     ) -> PartitionCompleteness:
         place = (answer.at.topic, answer.at.partition)
         number = self.opened.log.count_between(
@@ -174,7 +178,7 @@ class EventTimeNow:
 def progress(opened: OpenStream) -> EventTimeNow:
     """Look at a stream once. Reads the whole history. Raises TopicUnknown, Unreachable and the ledger's errors."""
     # The clock first: what Kafka holds afterwards has come by then.
-    now = opened.book.clock()
+    now = opened.ledger.clock()
     topics = topics_now(opened)
     known = known_now(opened, topics, learn=False)
     for topic in topics:
@@ -187,13 +191,13 @@ def progress(opened: OpenStream) -> EventTimeNow:
         for at, log in known.to_read().items()
     }
     # The ledger last: what was committed meanwhile counts.
-    view = opened.book.view()
+    view = opened.ledger.view()
     partitions = _partitions(known, logs, view.register, view.windows, topics)
     return EventTimeNow(opened, now, known, partitions, view.register.topics if view.register else {})
 
 
 def _partitions(
-    known: Known,
+    known: KafkaState,
     logs: Mapping[TopicPartition, LogBounds],
     register: Register | None,
     windows: Sequence[Committed],
@@ -242,7 +246,7 @@ def _partitions(
 
 
 def _ended_at(
-    at: TopicPartition, known: Known, register: Register | None, last: int, topics: Iterable[str]
+    at: TopicPartition, known: KafkaState, register: Register | None, last: int, topics: Iterable[str]
 ) -> int | None:
     """Since when the stream no longer reads a partition. None while a change of its topic is not accepted."""
     incarnations = register.topics.get(at.topic, ()) if register is not None else ()
@@ -294,7 +298,7 @@ class LateTotal:
 
 
 @dataclass(frozen=True)
-class LateIn(LateTotal):
+class LateInWindows(LateTotal):
     windows: list[str]
 
 
@@ -312,7 +316,7 @@ class CompletenessShown:
     complete: bool
     rule: str
     missing: list[MissingPart]
-    late: LateIn
+    late: LateInWindows
     unread_after: int
 
 
@@ -326,18 +330,18 @@ class CompleteHour:
     late: LateTotal
 
 
-def hour_name(span: Span) -> str:
+def hour_name(span: TimeSpan) -> str:
     """An hour as the command line takes it, by its beginning in UTC: 2026-11-21T13Z."""
     return f"{in_iso(span.start).partition(':')[0]}Z"
 
 
 def answer_shown(answer: PartitionCompleteness) -> CompletenessShown:
     missing = [MissingPart(kind.value, str(part)) for kind, part in answer.missing]
-    late = LateIn(answer.late.least, answer.late.most, list(answer.late.windows))
+    late = LateInWindows(answer.late.least, answer.late.most, list(answer.late.windows))
     return CompletenessShown(str(answer.at), answer.complete, answer.rule.value, missing, late, answer.late.unread)
 
 
-def hour_shown(span: Span, answers: Iterable[PartitionCompleteness]) -> CompleteHour:
+def hour_shown(span: TimeSpan, answers: Iterable[PartitionCompleteness]) -> CompleteHour:
     return CompleteHour(hour_name(span), in_iso(span.start), in_iso(span.until), late_total(answers))
 
 

@@ -54,7 +54,7 @@ class OutcomeCounts:
 
 
 @dataclass(frozen=True)
-class Covering:
+class CoveringWindow:
     """The committed window whose results count at the offset, and what is seen there.
 
     `counted`: None while the window has no receipt. `row`: whether a sink that keeps rows by coordinate has one; None when
@@ -69,7 +69,7 @@ class Covering:
 
 
 @dataclass(frozen=True)
-class Facts:
+class OffsetFacts:
     """The known facts about one offset.
 
     `slot`: None when Kafka has no such topic or partition, or only a later incarnation. `unknown`: Kafka was not asked, or
@@ -81,7 +81,7 @@ class Facts:
     chosen: bool = True
     unknown: bool = False
     asked_for: tuple[int, int] = (0, 0)
-    covering: Covering | None = None
+    covering: CoveringWindow | None = None
     pending: bool = False
     gap: GapKind | None = None
     isolation: str = READ_COMMITTED
@@ -91,7 +91,7 @@ _GAPS = {GapKind.LOST: Fate.LOST, GapKind.SKIPPED: Fate.PASSED_OVER}
 _NEVER = (Slot.MARKER, Slot.COMPACTED)
 
 
-def fate(offset: int, facts: Facts) -> Fate:
+def fate(offset: int, facts: OffsetFacts) -> Fate:
     """The one answer for an offset."""
     if facts.covering is not None:
         return _of_window(facts.covering, facts.slot)
@@ -114,7 +114,7 @@ def fate(offset: int, facts: Facts) -> Fate:
     return Fate.NO_MESSAGE if _is_none(facts.slot, facts.isolation) else Fate.NOT_READ_YET
 
 
-def possible(covering: Covering, slot: Slot | None) -> frozenset[Fate]:
+def possible(covering: CoveringWindow, slot: Slot | None) -> frozenset[Fate]:
     """The outcomes that an offset may have had in a window. Empty when the counts allow none of what is seen."""
     if covering.erased:
         return frozenset({Fate.ERASED})
@@ -139,7 +139,7 @@ def possible(covering: Covering, slot: Slot | None) -> frozenset[Fate]:
     return frozenset(left)
 
 
-def _of_window(covering: Covering, slot: Slot | None) -> Fate:
+def _of_window(covering: CoveringWindow, slot: Slot | None) -> Fate:
     left = possible(covering, slot)
     if not left:
         return Fate.MISSING

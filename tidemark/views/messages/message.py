@@ -16,12 +16,12 @@ from tidemark.sinks.texts import texts
 from tidemark.views.messages.fates import Fate, in_words
 from tidemark.views.messages.payloads import Masked, Value, masked, shown
 from tidemark.views.messages.record import RecordRead
-from tidemark.views.messages.rereading import Again, again
-from tidemark.views.messages.trace import DEAD_LETTERS, Located, newest_gap
+from tidemark.views.messages.rereading import RereadRequest, again
+from tidemark.views.messages.trace import DEAD_LETTERS, LocatedRecord, newest_gap
 from tidemark.views.values import Number
 
 # The most headers that are shown. A message of a megabyte may have 300,000.
-MOST_HEADERS = 100
+MAX_HEADERS = 100
 # What a dead letter repeats of its message, or what may quote it.
 _PAYLOADS = ("key", "value", "headers", "detail")
 
@@ -91,7 +91,7 @@ class RowByKey:
 
 
 @dataclass(frozen=True)
-class Unsaid:
+class UnansweredPlace:
     place: str
     why: str
 
@@ -120,7 +120,7 @@ class MessageTrace:
     gaps: list[GapAt]
     rows: list[Row]
     under_keys: list[RowByKey]
-    unsaid: list[Unsaid]
+    unsaid: list[UnansweredPlace]
     not_asked: list[str]
     kafka: KafkaShown
 
@@ -132,7 +132,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class TheMessage:
+class MessageContents:
     """`more_headers`: how many are not shown."""
 
     timestamp: int | None
@@ -156,21 +156,21 @@ class RecordShown:
 class MessageShown(MessageTrace):
     """Where a message went, and the message. `record` needs `whole`, and `payload`."""
 
-    message: TheMessage | None
+    message: MessageContents | None
     payload: bool
     has_record: bool
     record: RecordShown | None
-    again: Again
+    again: RereadRequest
     may_see_payload: bool
 
 
-def as_values(located: Located) -> MessageTrace:
+def as_values(located: LocatedRecord) -> MessageTrace:
     """Everything that was found but the message itself, with fields as texts."""
     return _where(located, lambda _, row: texts(row.fields), texts)
 
 
 def page_of(
-    located: Located,
+    located: LocatedRecord,
     *,
     payload: bool,
     order: Sequence[str] = (),
@@ -204,12 +204,16 @@ def page_of(
     )
 
 
-def message_shown(message: KafkaMessage | None, look: Callable[[bytes], Value | Masked] = shown) -> TheMessage | None:
+def message_shown(
+    message: KafkaMessage | None, look: Callable[[bytes], Value | Masked] = shown
+) -> MessageContents | None:
     if message is None:
         return None
     key, value = (None if part is None else look(part) for part in (message.key, message.value))
-    headers = headers_shown(message.headers[:MOST_HEADERS], look)
-    return TheMessage(message.timestamp, message.appended, key, value, headers, len(message.headers) - len(headers))
+    headers = headers_shown(message.headers[:MAX_HEADERS], look)
+    return MessageContents(
+        message.timestamp, message.appended, key, value, headers, len(message.headers) - len(headers)
+    )
 
 
 def headers_shown(
@@ -233,7 +237,7 @@ Fields = Mapping[str, Look]
 
 
 def _where(
-    located: Located, fields_of: Callable[[str, StoredRow], Fields], look: Callable[[Mapping[str, bytes]], Fields]
+    located: LocatedRecord, fields_of: Callable[[str, StoredRow], Fields], look: Callable[[Mapping[str, bytes]], Fields]
 ) -> MessageTrace:
     """The trace of a message, with the fields of rows that count as `fields_of` a place's name and a row gives them.
 
@@ -268,7 +272,7 @@ def _where(
             )
             for name, row, under in located.under_keys
         ],
-        unsaid=[Unsaid(name, why) for name, why in located.unsaid.items()],
+        unsaid=[UnansweredPlace(name, why) for name, why in located.unsaid.items()],
         not_asked=list(located.not_asked),
         kafka=_kafka(located.kafka),
     )
@@ -279,7 +283,7 @@ def _in_order(fields: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
     return [(name, fields[name]) for name in FIELDS if name in fields]
 
 
-def sentence(located: Located) -> str:
+def sentence(located: LocatedRecord) -> str:
     """The one answer in words: what became of it, in which window, when, by which run."""
     if located.elsewhere is not None:
         return f"not shown: {located.elsewhere}"
@@ -314,7 +318,7 @@ def sentence(located: Located) -> str:
     return words[located.fate]
 
 
-def _of_window(located: Located) -> str:
+def _of_window(located: LocatedRecord) -> str:
     match located.fate:
         case Fate.ERASED:
             return _erased(located)
@@ -337,14 +341,14 @@ def _of_window(located: Located) -> str:
     return "stored"
 
 
-def _erased(located: Located) -> str:
+def _erased(located: LocatedRecord) -> str:
     window = located.counting.window if located.counting else None
     by = window.erases.asked_by if window is not None and window.erases is not None else None
     asked = f", asked by {by}" if by else ""
     return f"erased for good, reason {window.reason if window else ''!r}{asked}"
 
 
-def _not_read(located: Located) -> str:
+def _not_read(located: LocatedRecord) -> str:
     if isinstance(located.kafka, InKafka) and located.kafka.slot == Slot.HELD_BACK:
         return "not read yet: a transaction that has not ended holds it back"
     where = "has not read this partition yet" if located.position is None else f"is at {located.position}"
@@ -385,7 +389,7 @@ def _pending(lane: str, pending: Pending) -> PendingWindow:
     return PendingWindow(f"{lane}/{pending.window.seq}", lane, pending.window.seq, run, pending.window.pinned_at)
 
 
-def _window(record: Record, located: Located) -> WindowOfMessage:
+def _window(record: Record, located: LocatedRecord) -> WindowOfMessage:
     alone = record.window.sinks
     return WindowOfMessage(
         window=f"{record.lane}/{record.seq}",

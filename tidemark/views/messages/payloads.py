@@ -10,8 +10,8 @@ from codecs import getincrementaldecoder
 from dataclasses import dataclass
 
 # How many bytes of one value are shown as text, and how many in hexadecimal.
-MOST_TEXT = 16_384
-MOST_HEX = 512
+MAX_TEXT = 16_384
+MAX_HEX = 512
 
 _DECODER = getincrementaldecoder("utf-8")
 
@@ -35,12 +35,12 @@ class Value:
     hex_more: int
 
 
-def shown(value: bytes, most: int = MOST_TEXT) -> Value:
+def shown(value: bytes, most: int = MAX_TEXT) -> Value:
     """The first bytes of a value as text and in hexadecimal."""
     part = value[:most]
     text, utf8 = _text(part, final=len(part) == len(value))
-    hex_more = max(0, len(value) - MOST_HEX)
-    return Value(len(value), text, utf8, len(value) - len(part), value[:MOST_HEX].hex(" "), hex_more)
+    hex_more = max(0, len(value) - MAX_HEX)
+    return Value(len(value), text, utf8, len(value) - len(part), value[:MAX_HEX].hex(" "), hex_more)
 
 
 def masked(value: bytes) -> Masked:

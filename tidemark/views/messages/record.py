@@ -16,13 +16,13 @@ from tidemark.clients.kafka.slots import KafkaMessage
 from tidemark.clients.registry_answers import CALLED, FRAME, KINDS, NOT_FRAMED, RefusedSchema, number_in
 from tidemark.clients.schema_registry import SchemaRegistry, registry_endpoint
 from tidemark.errors import TidemarkError
-from tidemark.schemes.kinds import JsonScheme, ProtobufScheme, WithSchemas
+from tidemark.schemes.kinds import JsonScheme, ProtobufScheme, SchemeWithSchemas
 from tidemark.schemes.protobuf_schema import behind_indexes
 from tidemark.streams.model import Stream
 from tidemark.views.messages.sandbox import asked_with_limits
 
 # A larger value is not read.
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 _REGISTRY_SECONDS = 3.0
 
 
@@ -65,21 +65,19 @@ def has_records(stream: Stream) -> bool:
     """Whether the values of a stream are to be read before people see what they say."""
     scheme = stream.scheme
     framed = isinstance(scheme, JsonScheme) and scheme.wire_format is not None
-    return isinstance(scheme, WithSchemas) or framed or stream.decompress is not None
+    return isinstance(scheme, SchemeWithSchemas) or framed or stream.decompress is not None
 
 
 def record_of(stream: Stream, connections: Connections, message: KafkaMessage | None) -> RecordRead | None:
     """A message's record; None without a value, and in a stream whose values say it. Raises nothing that depends on it."""
     if not has_records(stream) or message is None or message.value is None:
         return None
-    if len(message.value) > MOST_BYTES:
-        return RecordRead(
-            "", None, f"a value of more than {MOST_BYTES:_} bytes is read by runs alone".replace("_", " ")
-        )
+    if len(message.value) > MAX_BYTES:
+        return RecordRead("", None, f"a value of more than {MAX_BYTES:_} bytes is read by runs alone".replace("_", " "))
     written = written_by(stream, connections, message.value)
     if isinstance(written, RecordRead):
         return written
-    answer = asked_with_limits({"kind": "record", "most": MOST_BYTES, **asked([written])})
+    answer = asked_with_limits({"kind": "record", "most": MAX_BYTES, **asked([written])})
     return RecordRead(written.by, answer.get("text"), answer.get("problem", ""))
 
 
@@ -89,7 +87,7 @@ def written_by(
     """The value of a stream of records as it was written; or why there is none. `known` keeps schemas that were asked for."""
     scheme, how = stream.scheme, stream.decompress
     unpacked = "" if how is None else f"decompressed by {how}"
-    if not isinstance(scheme, WithSchemas):
+    if not isinstance(scheme, SchemeWithSchemas):
         if not isinstance(scheme, JsonScheme) or scheme.wire_format is None:
             return WrittenValue(unpacked, value, decompress=how)
         number = number_in(value)
@@ -107,7 +105,9 @@ def written_by(
     return schema if isinstance(schema, RecordRead) else _by_schema(scheme, schema, _named(number), value[FRAME:], None)
 
 
-def _by_schema(scheme: WithSchemas, schema: str, by: str, value: bytes, how: str | None) -> WrittenValue | RecordRead:
+def _by_schema(
+    scheme: SchemeWithSchemas, schema: str, by: str, value: bytes, how: str | None
+) -> WrittenValue | RecordRead:
     if not isinstance(scheme, ProtobufScheme):
         return WrittenValue(by, value, "avro", schema, how)
     try:
@@ -123,7 +123,7 @@ def _named(number: int) -> str:
     return f"schema {number} of the registry"
 
 
-def _registered(connections: Connections, scheme: WithSchemas, registry: str, number: int) -> str | RecordRead:
+def _registered(connections: Connections, scheme: SchemeWithSchemas, registry: str, number: int) -> str | RecordRead:
     kind = KINDS[scheme.type]
     try:
         endpoint = registry_endpoint(connections(registry))

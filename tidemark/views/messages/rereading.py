@@ -7,14 +7,14 @@ from typing import Literal
 
 from tidemark.clients.kafka.slots import OffsetContents, Slot
 from tidemark.views.messages.fates import Fate
-from tidemark.views.messages.trace import Located
+from tidemark.views.messages.trace import LocatedRecord
 
 # What a backfill reads: what no window has read, below the ingest's position.
 _UNREAD = (Fate.HOLE, Fate.BEFORE, Fate.LOST, Fate.PASSED_OVER)
 
 
 @dataclass(frozen=True)
-class Again:
+class RereadRequest:
     """The request that reads a message again, with the fields of its form; or why there is none.
 
     The run checks the request itself, so a stale answer starts nothing wrong.
@@ -25,15 +25,15 @@ class Again:
     why_not: str | None
 
 
-def again(located: Located) -> Again:
+def again(located: LocatedRecord) -> RereadRequest:
     if (why_not := _why_not(located)) is not None:
-        return Again(None, {}, why_not)
+        return RereadRequest(None, {}, why_not)
     if located.counting is not None:
-        return Again("replay", {"records": located.written}, None)
-    return Again("backfill", {"ranges": f"{located.written}-{located.at.offset + 1}"}, None)
+        return RereadRequest("replay", {"records": located.written}, None)
+    return RereadRequest("backfill", {"ranges": f"{located.written}-{located.at.offset + 1}"}, None)
 
 
-def _why_not(located: Located) -> str | None:
+def _why_not(located: LocatedRecord) -> str | None:
     if located.fate == Fate.ERASED:
         return "it was erased, and nothing reads it again"
     if located.counting is None and located.fate not in _UNREAD:

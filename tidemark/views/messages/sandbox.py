@@ -22,7 +22,7 @@ SECONDS = 2.0
 _PATIENCE_SECONDS = 20.0
 _MEMORY_BYTES = 1 << 30
 # Of a value that was compressed.
-_MOST_DECOMPRESSED = 16 << 20
+_MAX_DECOMPRESSED = 16 << 20
 # Of processor time for the patterns of one name.
 _SECONDS_A_NAME = 0.1
 _TOO_MUCH = f"reading it took more than {SECONDS:g} s, or too much memory"
@@ -166,7 +166,7 @@ def _plain_value(one: Mapping[str, Any]) -> bytes:
         return value
     # No value is compressed into nothing, though some of these take it for that.
     plain = _DECOMPRESSED[how](value) if value else None
-    if plain is None or len(plain) > _MOST_DECOMPRESSED:
+    if plain is None or len(plain) > _MAX_DECOMPRESSED:
         raise ValueError("empty, or too long")
     return plain
 
@@ -175,7 +175,7 @@ def _of_gzip(value: bytes) -> bytes:
     import gzip
 
     with gzip.GzipFile(fileobj=BytesIO(value)) as file:
-        return file.read(_MOST_DECOMPRESSED + 1)
+        return file.read(_MAX_DECOMPRESSED + 1)
 
 
 def _of_zstd(value: bytes) -> bytes:
@@ -186,7 +186,7 @@ def _of_zstd(value: bytes) -> bytes:
     while left:
         frame = zstandard.ZstdDecompressor().decompressobj()
         plain += frame.decompress(left)
-        if not frame.eof or len(plain) > _MOST_DECOMPRESSED:
+        if not frame.eof or len(plain) > _MAX_DECOMPRESSED:
             raise ValueError("cut off, or too long")
         left = frame.unused_data
     return plain

@@ -15,7 +15,7 @@ from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.sinks.dead_letters.parquet.letters import TYPES, LettersInFiles
 from tidemark.sinks.delta import attempts, table
 from tidemark.types.fields import FieldType
@@ -25,8 +25,8 @@ WINDOW = "window"
 COLUMNS: dict[str, FieldType] = {WINDOW: "string", **TYPES}
 
 
-def open_letters(place: Mapping[str, str], book: Book, _connections: Connections) -> LettersInDelta:
-    return LettersInDelta(place["base"], book)
+def open_letters(place: Mapping[str, str], ledger: Ledger, _connections: Connections) -> LettersInDelta:
+    return LettersInDelta(place["base"], ledger)
 
 
 class LettersInDelta(LettersInFiles):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from tidemark.sinks.dead_letters.contract import NAME
 from tidemark.sinks.dead_letters.parquet.settings import FileDeadLetters
@@ -12,7 +14,7 @@ from tidemark.sinks.delta.settings import DeltaSink
 class DeltaDeadLetters(FileDeadLetters):
     """The Delta table of the dead letters."""
 
-    type: Literal["delta"]
+    type: Annotated[Literal["delta"], Field(description="May be left out.")] = "delta"
 
     @property
     def sink(self) -> DeltaSink:

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tidemark.clients.connections import Connections
-from tidemark.settings.parts import MOST_CELL_BYTES, CellBytes, ConnectionName, Table
-from tidemark.sinks.contract import Owned, owned_table
+from tidemark.settings.parts import MAX_CELL_BYTES, CellBytes, ConnectionName, Table
+from tidemark.sinks.contract import OwnedPlace, owned_table
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 
 
@@ -18,19 +18,16 @@ class HBaseDeadLetters(DeadLetterSettings):
 
     server: ClassVar[str] = "HBase"
 
-    type: Annotated[Literal["hbase"], Field(description="May be left out.")] = "hbase"
+    type: Literal["hbase"]
     hbase: ConnectionName = Field(default="hbase_default", description="The connection of the table.")
     table: Annotated[Table, Field(description="The table.")]
     max_cell_bytes: Annotated[
         CellBytes,
         Field(
             description="The largest cell that HBase takes, as for the sink [`hbase`](sinks.md#rows-that-are-too-large). A "
-            "dead letter leaves out a key, a value or headers that do not fit, and says so in `detail`. The limit keeps "
-            "1,024 bytes for the rest of the cell. Otherwise HBase would refuse the dead letter, and hold up the stream. "
-            "After you change this key, an audit finds dead letters different that would now be made otherwise, until a "
-            "replay."
+            "dead letter leaves out a key, a value or headers that do not fit, and says so in `detail`."
         ),
-    ] = MOST_CELL_BYTES
+    ] = MAX_CELL_BYTES
 
     @classmethod
     def receipts(cls) -> str:
@@ -46,7 +43,7 @@ class HBaseDeadLetters(DeadLetterSettings):
         """The rest of the cell limit is for the cell's other data."""
         return max(self.max_cell_bytes - 1_024, self.max_cell_bytes // 2)
 
-    def owned(self) -> Iterable[Owned]:
+    def owned(self) -> Iterable[OwnedPlace]:
         return [owned_table(self.table)]
 
     def place(self, connections: Connections) -> dict[str, str]:

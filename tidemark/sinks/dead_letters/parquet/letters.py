@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from tidemark.clients.connections import Connections
 from tidemark.clients.object_stores import Access, access_to, note_folder
 from tidemark.errors import LedgerContradiction, Unreachable
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.hashing import unsigned
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
@@ -38,8 +38,8 @@ _PLACE = ("_topic", "_incarnation", "_partition", "_offset")
 _AT_ONCE_BYTES = 16 << 20
 
 
-def open_letters(place: Mapping[str, str], book: Book, _connections: Connections) -> LettersInParquet:
-    return LettersInParquet(place["base"], book)
+def open_letters(place: Mapping[str, str], ledger: Ledger, _connections: Connections) -> LettersInParquet:
+    return LettersInParquet(place["base"], ledger)
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,18 @@ class LettersInFiles(DeadLetters):
     # Columns, besides the fields, from which `_window_of` takes the window of a dead letter.
     window_columns: tuple[str, ...] = ()
 
-    def __init__(self, base: str, book: Book, fields: tuple[str, ...] = FIELDS) -> None:
+    def __init__(self, base: str, ledger: Ledger, fields: tuple[str, ...] = FIELDS) -> None:
         self._base = base
-        self.book = book
+        self.ledger = ledger
         self._fields = fields
         self._known = _Known()
 
     def __reduce__(self) -> Any:
         # What was met stays here: a worker meets other files. It has no stream file, so it is given the key to the folder.
-        return _elsewhere, (type(self), self._base, self.book, self._fields, access_to(self._base))
+        return _elsewhere, (type(self), self._base, self.ledger, self._fields, access_to(self._base))
 
     def only(self, fields: Iterable[str]) -> LettersInFiles:
-        return type(self)(self._base, self.book, tuple(fields))
+        return type(self)(self._base, self.ledger, tuple(fields))
 
     @abstractmethod
     def owner(self) -> Mapping[str, Any]: ...
@@ -122,7 +122,9 @@ class LettersInFiles(DeadLetters):
     def _check_never_written(self) -> None:
         """Raises Unreachable where windows have written there. A disk that is not mounted looks like an empty folder."""
         if any(
-            place.place.get("base") == self._base for window in self.book.committed() for place in window.record.places
+            place.place.get("base") == self._base
+            for window in self.ledger.committed()
+            for place in window.record.places
         ):
             raise Unreachable(
                 f"{self._base} is not there, and windows have dead letters in it; its disk may not be mounted"
@@ -200,11 +202,11 @@ class LettersInParquet(LettersInFiles):
 
 
 def _elsewhere(
-    kind: type[LettersInFiles], base: str, book: Book, fields: tuple[str, ...], access: Access | None
+    kind: type[LettersInFiles], base: str, ledger: Ledger, fields: tuple[str, ...], access: Access | None
 ) -> LettersInFiles:
     if access is not None:
         note_folder(base, access)
-    return kind(base, book, fields)
+    return kind(base, ledger, fields)
 
 
 @dataclass

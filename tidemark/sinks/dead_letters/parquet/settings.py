@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tidemark.clients.connections import Connections
-from tidemark.sinks.contract import Owned
+from tidemark.sinks.contract import OwnedPlace
 from tidemark.sinks.dead_letters.contract import NAME, DeadLetterSettings
 from tidemark.sinks.parquet.settings import Compression, Folder, FolderSettings, InFolder, ParquetSink
 
 # No message of Kafka comes near: nothing of it is left out.
-_MOST_BYTES = 2**31 - 1
+_MAX_BYTES = 2**31 - 1
 
 
 class FileDeadLetters(InFolder, DeadLetterSettings):
@@ -31,9 +31,9 @@ class FileDeadLetters(InFolder, DeadLetterSettings):
 
     @property
     def most_bytes(self) -> int:
-        return _MOST_BYTES
+        return _MAX_BYTES
 
-    def owned(self) -> Iterable[Owned]:
+    def owned(self) -> Iterable[OwnedPlace]:
         return self.sink.owned()
 
     def place(self, connections: Connections) -> dict[str, str]:

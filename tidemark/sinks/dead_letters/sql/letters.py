@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tidemark.clients import dialects
 from tidemark.clients.connections import Connections
 from tidemark.clients.sql import Database, NothingPrepared, asked, check_server, database, engine, make_file, make_view
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.hashing import unsigned
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -41,18 +41,18 @@ _PAGE_ROWS, _PAGE_MESSAGES = 5_000, 200
 _MESSAGES = frozenset({"key", "value", "headers", "detail"})
 
 
-def open_letters(place: Mapping[str, str], book: Book, connections: Connections) -> LettersInSQL:
+def open_letters(place: Mapping[str, str], ledger: Ledger, connections: Connections) -> LettersInSQL:
     """Raises ConnectionMissing, PackageMissing, WrongUse."""
-    return letters_in(connections, place["connection"], place["table"], book.stream, book)
+    return letters_in(connections, place["connection"], place["table"], ledger.stream, ledger)
 
 
 def letters_in(
-    connections: Connections, connection: str, table: str, stream: str, book: Book | None = None
+    connections: Connections, connection: str, table: str, stream: str, ledger: Ledger | None = None
 ) -> LettersInSQL:
     where = database(connections(connection))
     # Says at once what is not installed.
     engine(where, _QUESTION_SECONDS)
-    return LettersInSQL(where, table, stream, book=book)
+    return LettersInSQL(where, table, stream, ledger=ledger)
 
 
 class LettersInSQL(DeadLetters):
@@ -65,12 +65,12 @@ class LettersInSQL(DeadLetters):
         stream: str,
         fields: tuple[str, ...] = FIELDS,
         *,
-        book: Book | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
-        """`book`: for whoever publishes."""
+        """`ledger`: for whoever publishes."""
         self.where = where
         self.table = table
-        self.book = book
+        self.ledger = ledger
         self._stream = stream
         self._fields = fields
 
@@ -79,7 +79,7 @@ class LettersInSQL(DeadLetters):
         return f"table {self.table} in {self.where}"
 
     def only(self, fields: Iterable[str]) -> LettersInSQL:
-        return LettersInSQL(self.where, self.table, self._stream, tuple(fields), book=self.book)
+        return LettersInSQL(self.where, self.table, self._stream, tuple(fields), ledger=self.ledger)
 
     def prepare(self, stream: str, ledger: str) -> None:
         """Make what is missing, and check whose it is. Raises what `check_owner` raises, and NotAuthorized, Unreachable.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidemark.clients import dialects
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.newest import newer_windows
 from tidemark.ledger.records import Record, Register
 from tidemark.offsets.authority import Authority
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 AT_ONCE = 500
 
 
-def publish(book: Book, letters: LettersInSQL, record: Record) -> None:
+def publish(ledger: Ledger, letters: LettersInSQL, record: Record) -> None:
     """Let readers of the table see the dead letters of a committed window. Repeatable.
 
     Raises Unreachable, OwnedByAnother, and WrongUse for a ledger that is used no more.
     """
     while True:
         seen = letters.published()
-        publication = _Publication(book, letters, record, seen, book.register_in_use())
+        publication = _Publication(ledger, letters, record, seen, ledger.register_in_use())
         if publication.is_done() or letters.asked(publication.stage):
             return
 
 
 @dataclass
 class _Publication:
-    book: Book
+    ledger: Ledger
     letters: LettersInSQL
     record: Record
     seen: Mapping[str, Any] | None
@@ -58,16 +58,16 @@ class _Publication:
 
     def __post_init__(self) -> None:
         self.compared = self.seen is not None and self.seen["restored"] == self.register.restored
-        covers = self.book.covers(self.record.window)
-        newer = (one.window for one in newer_windows(self.book, self.register, self.record.attempt.generation))
-        others = RangeSet(part for one in newer if one.counts_for(None) for part in self.book.covers(one) & covers)
+        covers = self.ledger.covers(self.record.window)
+        newer = (one.window for one in newer_windows(self.ledger, self.register, self.record.attempt.generation))
+        others = RangeSet(part for one in newer if one.counts_for(None) for part in self.ledger.covers(one) & covers)
         self.counts = covers - others
         dead = [tally.at for tally in self.record.tallies if tally.dead_letters]
         self.written = covers.only(dead) if self.record.has_counts else covers
         # What an earlier attempt at the window has left was never published. But a window that is forgotten was.
-        replaces = self.record.kind.reads_again or self.record.owes_sweep or was_restored(self.book)
+        replaces = self.record.kind.reads_again or self.record.owes_sweep or was_restored(self.ledger)
         self.replaced = self.counts if replaces else RangeSet()
-        self.authority = None if self.compared else self.book.view().of(None).authority
+        self.authority = None if self.compared else self.ledger.view().of(None).authority
 
     def is_done(self) -> bool:
         return self.compared and not self.written and not self.replaced
@@ -79,7 +79,7 @@ class _Publication:
         if not self._raise_version():
             connection.exec_driver_sql("ROLLBACK")
             return False
-        check_not_replaced(self.letters.said, self._owner(), self.book.stream, self.register.ledger)
+        check_not_replaced(self.letters.said, self._owner(), self.ledger.stream, self.register.ledger)
         table, attempts = tables.letters(self.letters.table), tables.attempts(self.letters.table)
         generation = self.record.attempt.generation
         if self.authority is not None:
@@ -107,10 +107,10 @@ class _Publication:
             "generation": self.record.attempt.generation,
         }
         if before is not None:
-            here = (table.c.stream == self.book.stream, table.c.version == before["version"])
+            here = (table.c.stream == self.ledger.stream, table.c.version == before["version"])
             return self.connection.execute(table.update().where(*here).values(**values)).rowcount == 1
         try:
-            self.connection.execute(table.insert().values(stream=self.book.stream, **values))
+            self.connection.execute(table.insert().values(stream=self.ledger.stream, **values))
         except IntegrityError:
             return False
         return True
@@ -128,9 +128,9 @@ class _Publication:
         """
         import sqlalchemy as sa
 
-        lost, never, perhaps = was_restored(self.book), list[sa.Row[Any]](), list[sa.Row[Any]]()
+        lost, never, perhaps = was_restored(self.ledger), list[sa.Row[Any]](), list[sa.Row[Any]]()
         partition = (table.c.topic, table.c.incarnation, table.c.partition)
-        found = self.connection.execute(sa.select(*partition).where(table.c.stream == self.book.stream).distinct())
+        found = self.connection.execute(sa.select(*partition).where(table.c.stream == self.ledger.stream).distinct())
         for topic, incarnation, number in found.all():
             at = TopicPartition(topic, number, incarnation)
             for place in self._places(table, at):

@@ -6,20 +6,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from tidemark.clients.connections import Connections
-from tidemark.clients.sql import NothingPrepared
-from tidemark.ledger.book import Book, Standing
+from tidemark.clients.sql import NothingPrepared, database
+from tidemark.ledger.ledger import CommittedSnapshot, Ledger
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Erasing, PlainSink
+from tidemark.sinks.contract import Erasing, SinkAdmin
 from tidemark.sinks.dead_letters.sql.letters import letters_in
 from tidemark.sinks.dead_letters.sql.publishing import publish
 
 
-class LettersInTables(PlainSink):
+class LettersInTables(SinkAdmin):
     left_by_erasing = ""
     owner_asked = True
 
-    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+    def data_sets(self, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+        where = database(connections(place["connection"]))
+        if where.kind == "sqlite":
+            return [("file", f"{where.host}/{place['table']}")]
+        server = "mysql" if where.kind == "mysql" else "postgres"
+        return [(f"{server}://{where.host}:{where.port}", f"{where.name}.{place['table']}")]
+
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: CommittedSnapshot) -> None:
         # Whoever has the table may ask for any stream.
         letters_in(connections, place["connection"], place["table"], "").owner()
 
@@ -35,13 +42,13 @@ class LettersInTables(PlainSink):
             letters = letters_in(connections, place["connection"], place["table"], record.stream)
             letters.sweep_attempts(covers, record.attempt.generation)
 
-    def publish(self, book: Book, connections: Connections, place: Mapping[str, str], record: Record) -> None:
+    def publish(self, ledger: Ledger, connections: Connections, place: Mapping[str, str], record: Record) -> None:
         with suppress(NothingPrepared):
-            publish(book, letters_in(connections, place["connection"], place["table"], record.stream), record)
+            publish(ledger, letters_in(connections, place["connection"], place["table"], record.stream), record)
 
-    def shown(self, book: Book, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
-        said = letters_in(connections, place["connection"], place["table"], book.stream).published()
-        register = book.register()
+    def shown(self, ledger: Ledger, connections: Connections, place: Mapping[str, str]) -> Iterable[tuple[str, int]]:
+        said = letters_in(connections, place["connection"], place["table"], ledger.stream).published()
+        register = ledger.register()
         # Whatever it has shown for a ledger that was restored since, is looked at as a whole when that publishes.
         if said is None or register is None or said["restored"] != register[1].restored:
             return ()

@@ -12,7 +12,7 @@ from tidemark.settings.parts import ConnectionName
 from tidemark.sinks.dead_letters.contract import DeadLetterSettings
 
 # Far more than Kafka takes unless it was told to, and less than any database does.
-_MOST_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 
 
 class SQLDeadLetters(DeadLetterSettings):
@@ -31,8 +31,16 @@ class SQLDeadLetters(DeadLetterSettings):
         return self.sql
 
     @property
+    def database(self) -> str:
+        return self.sql
+
+    @property
+    def database_tables(self) -> frozenset[str]:
+        return frozenset({self.table, f"{self.table}_owners"})
+
+    @property
     def most_bytes(self) -> int:
-        return _MOST_BYTES
+        return _MAX_BYTES
 
     def place(self, connections: Connections) -> dict[str, str]:
         return {"connection": self.sql, "table": self.table}

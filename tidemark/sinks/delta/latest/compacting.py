@@ -1,38 +1,51 @@
-"""Compaction of the sink `delta_latest`: that of its history, and a vacuum of the table."""
+"""Compaction of a sink with a Delta table of a row for each key: that of its history, and a vacuum of the table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from pyarrow import fs
 
 from tidemark.ledger.erasures import erased
 from tidemark.offsets.counting import number_of
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import CompactionRequest, Opened, Replaceable
+from tidemark.sinks.contract import CompactionRequest, Replaceable, SinkContext
 from tidemark.sinks.delta import table as delta_table
-from tidemark.sinks.delta.latest.settings import DeltaLatestSink
+from tidemark.sinks.delta.latest.sink import DeltaLatestAdmin
 from tidemark.sinks.latest.compacting import HistoryCompaction
-from tidemark.sinks.parquet import files, folders
+from tidemark.sinks.latest.rows import history_of
+from tidemark.sinks.latest.settings import VersionedTable
+from tidemark.sinks.latest.sink import LakeTableAdmin
+from tidemark.sinks.parquet import folders
+from tidemark.sinks.parquet.files import Holding
 
 
-class DeltaLatestCompaction(HistoryCompaction):
-    """The compaction of the sink `delta_latest`, without Spark."""
+class DeltaTableCompaction(HistoryCompaction):
+    """The compaction of such a sink, without Spark."""
 
-    def planned(self, opened: Opened, settings: DeltaLatestSink, asked: CompactionRequest) -> Sequence[Replaceable]:
+    admin: ClassVar[LakeTableAdmin]
+
+    def planned(self, opened: SinkContext, settings: VersionedTable, asked: CompactionRequest) -> Sequence[Replaceable]:
         history = super().planned(opened, settings, asked)
         base = settings.base(opened.connections)
-        gone = {*_older(base, settings.keep_hours), *_with_erased(opened, base)}
+        gone = {*_older(base, settings.keep_hours), *_with_erased(opened, settings, self.admin)}
         if not gone:
             return history
         sizes = [size for name in gone for size in _size(f"{base}/{name}")]
         return [*history, Replaceable([f"{number_of(len(gone), 'file')} of older versions"], 0, len(gone), sum(sizes))]
 
 
-def vacuum(opened: Opened, settings: DeltaLatestSink) -> None:
+class DeltaLatestCompaction(DeltaTableCompaction):
+    """The compaction of the sink `delta_latest`."""
+
+    admin = DeltaLatestAdmin()
+
+
+def vacuum(opened: SinkContext, settings: VersionedTable, admin: LakeTableAdmin) -> None:
     """Remove files that only older versions of the table name: old ones, and all that hold what was erased. Repeatable."""
     base = settings.base(opened.connections)
-    for name in _with_erased(opened, base):
+    for name in _with_erased(opened, settings, admin):
         with folders.opened(f"{base}/{name}") as (filesystem, path):
             folders.remove(filesystem, path)
     if delta_table.exists(base):
@@ -41,14 +54,19 @@ def vacuum(opened: Opened, settings: DeltaLatestSink) -> None:
         table.vacuum(settings.keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 
-def _with_erased(opened: Opened, base: str) -> list[str]:
+def _with_erased(opened: SinkContext, settings: VersionedTable, admin: LakeTableAdmin) -> list[str]:
     """Not those that no version names, which may be about to be committed."""
-    return only_in_older(base, erased(opened.book.committed()), full=False)
+    base, wanted = settings.base(opened.connections), erased(opened.ledger.committed())
+    holding = admin.holding(opened, settings.name, history_of(base), wanted)
+    return only_in_older(base, wanted, holding, full=False)
 
 
-def only_in_older(base: str, wanted: RangeSet, *, full: bool = True) -> list[str]:
-    """The files that the newest version does not name, and that have rows of these offsets. `full`: that no version names."""
-    return [name for name in _older(base, 0, full=full) if files.holds(f"{base}/{name}", wanted)] if wanted else []
+def only_in_older(base: str, wanted: RangeSet, holding: Holding, *, full: bool = True) -> list[str]:
+    """The files that the newest version does not name, and that have rows of these offsets. `full`: that no version names.
+
+    `holding`: whether a file has, or its totals have counted, any.
+    """
+    return [name for name in _older(base, 0, full=full) if holding(f"{base}/{name}")] if wanted else []
 
 
 def _older(base: str, hours: int, *, full: bool = True) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from uuid import uuid4
 
@@ -23,10 +23,12 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
-from tidemark.ledger.book import now_ms
+from tidemark.ledger.ledger import now_ms
+from tidemark.sinks.aggregates.states import Values
 from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.latest.folds import Fold, NewestFold
 from tidemark.sinks.latest.history import conformed, rows_of_file
-from tidemark.sinks.latest.marks import COMPRESSION, RESTORED, check_marks, key_of, marks
+from tidemark.sinks.latest.marks import COMPRESSION, NOTED, RESTORED, check_marks, key_of, marks, values_of
 from tidemark.sinks.latest.rows import BUCKET, columns
 from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet import folders
@@ -55,8 +57,13 @@ def prepare(
     """
     kept = marks(key, buckets, compression)
     delta_table.prepare(base, columns(fields), stream, ledger, was, BUCKET, kept)
+    keep_marks(base, kept)
+
+
+def keep_marks(base: str, kept: Mapping[str, str], was: Names = NEVER) -> None:
+    """Check the marks of the table that is there, and change those that may change. Raises WrongUse as `check_marks` does."""
     there = delta_table.prepared(base).metadata().configuration
-    if changed := unless_without_rows([base], lambda: check_marks(base, there, kept, "folder"), kept):
+    if changed := unless_without_rows([base], lambda: check_marks(base, there, kept, "folder", was), kept):
         properties = dict(changed)
         delta_table.change(base, lambda table: table.alter.set_table_properties(properties, raise_if_not_exists=False))
 
@@ -83,12 +90,22 @@ class DeltaVersion:
     def restored(self) -> str:
         return self.table.metadata().configuration.get(RESTORED, "")
 
+    @cached_property
+    def noted(self) -> str:
+        # What is read of the log may be newer than this version.
+        said = (one for one in self.table.history(NOTES_READ) if one["version"] <= self.table.version())
+        return next((one[NOTED] for one in said if NOTED in one), "")
+
     def said(self) -> Iterable[Mapping[str, str]]:
         return self.table.history(NOTES_READ)
 
     @cached_property
     def key(self) -> tuple[str, ...]:
         return key_of(self.table.metadata().configuration)
+
+    @cached_property
+    def values(self) -> Values:
+        return values_of(self.table.metadata().configuration)
 
     @cached_property
     def files(self) -> dict[int, list[str]]:
@@ -144,6 +161,7 @@ class DeltaLatest:
 
     base: str
     kind: str = TYPE
+    fold: Fold = field(default_factory=NewestFold)
 
     def opened(self) -> DeltaVersion | None:
         try:
@@ -160,10 +178,10 @@ class DeltaLatest:
             compression = table.metadata().configuration.get(COMPRESSION, "snappy")
             added: dict[str, AddAction] = {}
 
-            def write(bucket: int, rows: pa.Table) -> str | None:
+            def write(bucket: int, rows: pa.Table, mark: str) -> str | None:
                 if not rows.num_rows:
                     return None
-                action = _written(self.base, bucket, rows, compression)
+                action = _written(self.base, bucket, rows, compression, mark)
                 added[action.path] = action
                 return action.path
 
@@ -175,7 +193,8 @@ class DeltaLatest:
             ]
             actions += [added[name] for name in made.files.values() if name is not None]
             if actions:
-                properties = CommitProperties(custom_metadata=said, max_commit_retries=0)
+                noted = {NOTED: made.noted} if made.noted else {}
+                properties = CommitProperties(custom_metadata={**said, **noted}, max_commit_retries=0)
                 hooks = delta_table.after_commit(table)
                 table.create_write_transaction(
                     actions,
@@ -198,12 +217,12 @@ def _partition(bucket: int) -> dict[str, str | None]:
     return {BUCKET: str(bucket)}
 
 
-def _written(base: str, bucket: int, rows: pa.Table, compression: str) -> AddAction:
+def _written(base: str, bucket: int, rows: pa.Table, compression: str, mark: str) -> AddAction:
     """Write a file of a bucket, and say how a version adds it."""
     made = pa.BufferOutputStream()
     pq.write_table(rows.drop_columns([BUCKET]), made, compression=compression)
     file = made.getvalue()
-    name = f"{BUCKET}={bucket}/{uuid4()}.parquet"
+    name = f"{BUCKET}={bucket}/{mark}{uuid4()}.parquet"
     with folders.opened(f"{base}/{name}") as (filesystem, path):
         # A bucket of an object store has no folders.
         if isinstance(filesystem, fs.LocalFileSystem):

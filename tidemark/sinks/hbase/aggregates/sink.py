@@ -2,124 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidemark.clients.connections import Connections
-from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.lookup import CoveringWindows
-from tidemark.ledger.records import Record
-from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.counting import number_of
-from tidemark.sinks.contract import NO_KEY, Columns, Erasing, Opened, PlainSink, UnderKey
-from tidemark.sinks.first_reads import reads_first
-from tidemark.sinks.hbase.aggregates.rows import block_qualifier, row_key
-from tidemark.sinks.hbase.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.hbase.aggregates.states import Aggregate, merged
-from tidemark.sinks.hbase.aggregates.table import (
-    AggregateTable,
-    MadeOfErased,
-    SteadyRows,
-    Totals,
-    aggregate_table,
-    place_of,
-)
+from tidemark.sinks.aggregates.sink import TotalsAdmin, shown, under
+from tidemark.sinks.contract import KeyedRowFound, SinkContext
+from tidemark.sinks.hbase.aggregates.settings import TYPE, HBaseAggregatesSink
+from tidemark.sinks.hbase.keyed.sink import KeyedAdmin
 from tidemark.sinks.stored_rows import StoredRow
 from tidemark.sinks.texts import text
 
-# HBase looks at a sixteenth of the table before it gives the first row of a scan for few columns.
-_ERASING_MS = 10 * 60 * 1000
+if TYPE_CHECKING:
+    from tidemark.sinks.hbase.keyed.publishing import PublishedTable
+    from tidemark.sinks.hbase.keyed.rows import KeyedRow
+    from tidemark.sinks.hbase.keyed.table import KeyedTable
 
 
-def _to_erase(
-    connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]
-) -> tuple[AggregateTable, MadeOfErased]:
-    """The table, and what of it is made of erased messages.
+class HBaseAggregatesAdmin(TotalsAdmin, KeyedAdmin):
+    kind = TYPE
 
-    A table that was recreated has other blocks than the place says. One that is gone holds nothing.
-    """
-    table = aggregate_table(connections, place["connection"], place["table"], _ERASING_MS)
-    erased = [(one.generation, one.erased) for one in done]
-    return table, MadeOfErased(done[0].standing, erased, table.block())
+    def published(self, table: KeyedTable, base: str) -> PublishedTable:
+        from tidemark.sinks.hbase.aggregates.publishing import AggregatedRows
 
+        return AggregatedRows(table, base)
 
-class PlainAggregates(PlainSink):
-    looks_quickly = True
-    left_by_erasing = ""
+    def rows(self, opened: SinkContext, settings: HBaseAggregatesSink, limit: int) -> Iterator[dict[str, Any]]:
+        """Key and values of each key, without a coordinate."""
 
-    def owner(self, connections: Connections, place: Mapping[str, str], stream: str) -> Mapping[str, str]:
-        return aggregate_table(connections, place["connection"], place["table"]).owner()
+        def of_key(row: KeyedRow) -> dict[str, Any]:
+            return shown(
+                settings, {name: text(one) for name, one in {**row.fields, **row.key_fields(settings.key)}.items()}
+            )
 
-    def take_over(self, connections: Connections, place: Mapping[str, str], stream: str, ledger: str) -> None:
-        aggregate_table(connections, place["connection"], place["table"]).take_over(ledger)
-
-    def erase(self, connections: Connections, place: Mapping[str, str], erasing: Erasing) -> None:
-        table, made_of = _to_erase(connections, place, [erasing])
-        table.erase(made_of)
-
-    def late(self, connections: Connections, place: Mapping[str, str], done: Sequence[Erasing]) -> int:
-        table, made_of = _to_erase(connections, place, done)
-        return table.late(made_of)
-
-    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
-        aggregate_table(connections, place["connection"], place["table"]).block()
-
-    def place(
-        self, opened: Opened, settings: HBaseAggregatesSink, lane: str, seq: int, generation: int
-    ) -> dict[str, str]:
-        return place_of(settings.hbase, settings.table, settings.whole_blocks)
-
-    # No sweep: a key that a window no longer contributes to keeps its old cell, which does not count.
-
-    def rows_at(
-        self, opened: Opened, settings: HBaseAggregatesSink, at: Coordinate, record: Record
-    ) -> list[StoredRow] | str:
-        return NO_KEY
+        yield from self.read(opened, settings, lambda found: [*islice(map(of_key, found.rows()), limit)])
 
     def under_key(
-        self, opened: Opened, settings: HBaseAggregatesSink, row: StoredRow, windows: CoveringWindows
-    ) -> UnderKey | None:
-        """The contribution of the message's unit to its key. The total of a key has contributions of any number of units."""
-        aggregates = settings.aggregates(opened.fields)
+        self, opened: SinkContext, settings: HBaseAggregatesSink, row: StoredRow, windows: CoveringWindows
+    ) -> KeyedRowFound | None:
+        """The total of the message's key."""
+        from tidemark.sinks.hbase.keyed.rows import key_text, row_key
+
         key = {name: row.fields.get(name) for name in settings.key}
-        counting = windows.counting(settings.name)
-        first = next((one for one in windows.windows if reads_first(one)), None)
-        if counting is None or first is None:
-            return None
-        table = aggregate_table(opened.connections, settings.hbase, settings.table)
-        at, block = row.place.partition, table.block()
-        covers = opened.book.covers(first.window)
-        start = covers.at_or_above(at, row.place.offset - row.place.offset % block) or row.place.offset
-        unit = f"the block of {at} that begins at {start}"
-        made = table.contribution(row_key(list(key.values())), block_qualifier(at, start), counting.attempt.generation)
-        if made is None:
-            return UnderKey(key, f"{unit} contributes nothing to its key", {})
-        rows = number_of(made.rows, "row")
-        return UnderKey(key, f"what {unit} contributes to its key, of {rows}", merged(aggregates, [made.states]))
-
-    def rows(self, opened: Opened, settings: HBaseAggregatesSink, limit: int) -> Iterator[dict[str, Any]]:
-        """Key and values of each key, without a coordinate."""
-        aggregates = settings.aggregates(opened.fields)
-        table = aggregate_table(opened.connections, settings.hbase, settings.table)
-        # All of them as of one moment: this many keys are in memory at once.
-        for key, values in self._steady(opened.book, table, aggregates, limit):
-            yield {
-                "key": {name: text(part) for name, part in zip(settings.key, key, strict=True)},
-                "values": {one.name: text(values.get(one.name)) for one in aggregates},
-            }
-
-    @staticmethod
-    def _steady(book: Book, table: AggregateTable, aggregates: Sequence[Aggregate], limit: int) -> list[Totals]:
-        while True:
-            known = SteadyRows.of(book, table)
-            totals = list(islice(known.totals(aggregates), limit))
-            if not known.erased_since():
-                return totals
-
-    def in_columns(
-        self, settings: HBaseAggregatesSink, fields: Sequence[str], rows: Sequence[dict[str, Any]]
-    ) -> Columns:
-        return Columns(
-            (*settings.key, *settings.values), [[*one["key"].values(), *one["values"].values()] for one in rows]
-        )
+        wanted = row_key("", [key_text(opened.fields[name], value) for name, value in key.items()], TYPE)
+        total = self.read(opened, settings, lambda found: found.row(wanted))
+        return under(settings, key, None if total is None else total.fields)

@@ -8,10 +8,14 @@ from pydantic import Field
 
 from tidemark.settings.parts import Name
 from tidemark.sinks.iceberg.settings import InCatalog
-from tidemark.sinks.latest.settings import VersionedLatest
+from tidemark.sinks.latest.settings import LatestSettings, VersionedTable
 
 
-class IcebergLatestSink(InCatalog, VersionedLatest):
+class IcebergTableSettings(InCatalog, VersionedTable):
+    """An Iceberg table with a row for each key, whatever its rows are."""
+
+
+class IcebergLatestSink(IcebergTableSettings, LatestSettings):
     """An Iceberg table in a folder below the connection's path, named in a catalog, partitioned by buckets of its key."""
 
     type: Literal["iceberg_latest"]

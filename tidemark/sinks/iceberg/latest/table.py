@@ -11,7 +11,7 @@ library's own retries are off.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from uuid import uuid4
 
@@ -21,14 +21,16 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.typedef import Record
 from pyiceberg.types import BooleanType, IcebergType, IntegerType, LongType
 
+from tidemark.sinks.aggregates.states import Values
 from tidemark.sinks.iceberg import data_files
 from tidemark.sinks.iceberg import table as iceberg_table
 from tidemark.sinks.iceberg.catalog import CatalogTable, LakeIO, opened
 from tidemark.sinks.iceberg.live_files import LiveFile, live_files
-from tidemark.sinks.iceberg.partitions import Itself
+from tidemark.sinks.iceberg.partitions import IdentityPartition
 from tidemark.sinks.iceberg.schema import arrow_schema
+from tidemark.sinks.latest.folds import Fold, NewestFold
 from tidemark.sinks.latest.history import conformed, rows_of_file
-from tidemark.sinks.latest.marks import COMPRESSION, RESTORED, check_marks, key_of, marks
+from tidemark.sinks.latest.marks import COMPRESSION, NOTED, RESTORED, check_marks, key_of, marks, values_of
 from tidemark.sinks.latest.rows import BUCKET, DELETED, KEY_HASH
 from tidemark.sinks.latest.table import Stage
 from tidemark.sinks.parquet import folders
@@ -39,7 +41,9 @@ from tidemark.types.fields import FieldType
 from tidemark.types.renamed_fields import NEVER, Names
 
 TYPE = "iceberg_latest"
-_MORE: Mapping[str, IcebergType] = {DELETED: BooleanType(), KEY_HASH: LongType(), BUCKET: IntegerType()}
+OF_BUCKET: Mapping[str, IcebergType] = {BUCKET: IntegerType()}
+PARTITIONS = [IdentityPartition(BUCKET)]
+_MORE: Mapping[str, IcebergType] = {DELETED: BooleanType(), KEY_HASH: LongType(), **OF_BUCKET}
 
 
 def prepare(
@@ -58,8 +62,13 @@ def prepare(
     """
     kept = marks(key, buckets, compression)
     as_stored(where, fields, was)
-    iceberg_table.prepare(where, fields, stream, ledger, [Itself(BUCKET)], more=_MORE, kept=kept)
-    iceberg_table.change(where, lambda table, transaction, _: _kept(where, table, transaction, kept))
+    iceberg_table.prepare(where, fields, stream, ledger, PARTITIONS, more=_MORE, kept=kept)
+    keep_marks(where, kept)
+
+
+def keep_marks(where: CatalogTable, kept: Mapping[str, str], was: Names = NEVER) -> None:
+    """Check the marks of the table that is there, and change those that may change. Raises WrongUse as `check_marks` does."""
+    iceberg_table.change(where, lambda table, transaction, _: _kept(where, table, transaction, kept, was))
 
 
 def as_stored(where: CatalogTable, fields: Mapping[str, FieldType], was: Names = NEVER) -> dict[str, FieldType]:
@@ -71,9 +80,9 @@ def as_stored(where: CatalogTable, fields: Mapping[str, FieldType], was: Names =
     return iceberg_table.as_stored(where, fields)
 
 
-def _kept(where: CatalogTable, table: Table, transaction: Transaction, kept: Mapping[str, str]) -> bool:
+def _kept(where: CatalogTable, table: Table, transaction: Transaction, kept: Mapping[str, str], was: Names) -> bool:
     changed = unless_without_rows(
-        [where.base], lambda: check_marks(where, table.properties, kept, "table and folder"), kept
+        [where.base], lambda: check_marks(where, table.properties, kept, "table and folder", was), kept
     )
     if changed:
         transaction.set_properties(dict(changed))
@@ -98,6 +107,10 @@ class IcebergVersion:
     def restored(self) -> str:
         return self.table.properties.get(RESTORED, "")
 
+    @property
+    def noted(self) -> str:
+        return self.table.properties.get(NOTED, "")
+
     def said(self) -> Iterable[Mapping[str, str]]:
         newest = self.table.current_snapshot()
         for _ in range(NOTES_READ):
@@ -110,6 +123,10 @@ class IcebergVersion:
     @cached_property
     def key(self) -> tuple[str, ...]:
         return key_of(self.table.properties)
+
+    @cached_property
+    def values(self) -> Values:
+        return values_of(self.table.properties)
 
     @cached_property
     def files(self) -> dict[int, list[LiveFile]]:
@@ -148,6 +165,7 @@ class IcebergLatest:
 
     where: CatalogTable
     kind: str = TYPE
+    fold: Fold = field(default_factory=NewestFold)
 
     @property
     def base(self) -> str:
@@ -165,8 +183,8 @@ class IcebergLatest:
         def staged(table: Table, transaction: Transaction, made: list[str]) -> bool:
             version = IcebergVersion(table)
 
-            def write(bucket: int, rows: pa.Table) -> str | None:
-                name = f"{self.base}/data/bucket-{bucket}-{uuid4()}.parquet"
+            def write(bucket: int, rows: pa.Table, mark: str) -> str | None:
+                name = f"{self.base}/data/bucket-{bucket}-{mark}{uuid4()}.parquet"
                 made.append(name)
                 return _written(name, rows, table.properties.get(COMPRESSION, "snappy"))
 
@@ -180,6 +198,8 @@ class IcebergLatest:
             new = [one for one in described if one is not None]
             if marked := done.restored != version.restored:
                 transaction.set_properties({RESTORED: done.restored})
+            if done.noted and (old or new):
+                transaction.set_properties({NOTED: done.noted})
             if changes := bool(old or new or marked):
                 # Also of the mark alone: a REST server compares snapshots, and no properties.
                 iceberg_table.snapshot(table, transaction, old, new, said)

@@ -62,7 +62,7 @@ class Store(Protocol):
 
 def dead_letters_writer(opened: OpenStream) -> Writer:
     settings = opened.stream.dead_letters
-    store = KINDS[settings.type].with_spark(settings, opened.dead_letter_table(), opened.connections)
+    store = KINDS[settings.type].make_spark(settings, opened.dead_letter_table(), opened.connections)
     topic = settings.copies()
     return Writer(settings, cast("Store", store), None if topic is None else copies_at(topic, opened.connections))
 

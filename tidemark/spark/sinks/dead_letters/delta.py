@@ -16,7 +16,7 @@ from tidemark.spark.sinks.delta.writer import DeltaResults
 
 class InDelta(InFiles):
     def __init__(self, config: DeltaDeadLetters, letters: LettersInDelta, connections: Connections) -> None:
-        results = DeltaResults(config.sink, config.sink.base(connections), letters.book, COLUMNS, letters=True)
+        results = DeltaResults(config.sink, config.sink.base(connections), letters.ledger, COLUMNS, letters=True)
         super().__init__(config, connections, results)
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:

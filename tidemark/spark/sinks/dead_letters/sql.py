@@ -40,11 +40,11 @@ class InSQL:
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         held = acknowledged(rows, _LetterWriter(self._letters, context), few=context.few)
         # With `at_most_once`, what comes after the commit is published now.
-        book = self._letters.book
-        committed = book.record(context.lane, context.seq) if book is not None else None
-        if book is not None and committed is not None and committed[1].attempt.generation == context.generation:
+        ledger = self._letters.ledger
+        committed = ledger.record(context.lane, context.seq) if ledger is not None else None
+        if ledger is not None and committed is not None and committed[1].attempt.generation == context.generation:
             context.fence.check()
-            publish(book, self._letters, committed[1])
+            publish(ledger, self._letters, committed[1])
         return held
 
     def receipt(self, context: WriteContext) -> SinkReceipt:

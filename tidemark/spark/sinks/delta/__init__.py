@@ -15,7 +15,7 @@ from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.delta.table import as_stored
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.spark.audit.differences import Audit, AuditedPlace
-from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.audit.replay_comparison import RowsToCompare
 from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.delta.writer import DeltaResults
@@ -26,11 +26,11 @@ class SparkDelta:
     by_sums = True
 
     def writer(self, opened: OpenStream, settings: DeltaSink) -> Sink:
-        return DeltaResults(settings, settings.base(opened.connections), opened.book, opened.fields, opened.was)
+        return DeltaResults(settings, settings.base(opened.connections), opened.ledger, opened.fields, opened.was)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: DeltaSink) -> DataFrame:
         fields = _checked(opened, settings)
-        _, parts = parts_that_count(opened.book, settings.name)
+        _, parts = parts_that_count(opened.ledger, settings.name)
         return shown(parquet_rows(spark, parts, fields), fields)
 
     def audit(self, audit: Audit, settings: DeltaSink) -> AuditedPlace:
@@ -40,9 +40,9 @@ class SparkDelta:
             return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields, NEVER), {})
 
         # A retry repeats the whole comparison: Spark lists the files of a window, and they move when it is published.
-        return of_parts(audit.opened.book, settings.name, compared, gone=True)
+        return of_parts(audit.opened.ledger, settings.name, compared, gone=True)
 
-    def compare(self, comparing: Comparing, settings: DeltaSink) -> PlaceComparison:
+    def compare(self, comparing: RowsToCompare, settings: DeltaSink) -> PlaceComparison:
         fields = _checked(comparing.opened, settings)
 
         def compared(parts: list[FolderPart], _: Authority) -> PlaceComparison:
@@ -50,7 +50,7 @@ class SparkDelta:
             return comparing.rows_of(settings.name, rows)
 
         # As for the audit.
-        return of_parts(comparing.opened.book, settings.name, compared, gone=True)
+        return of_parts(comparing.opened.ledger, settings.name, compared, gone=True)
 
 
 def _checked(opened: OpenStream, settings: DeltaSink) -> Fields:

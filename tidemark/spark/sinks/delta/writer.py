@@ -10,7 +10,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.errors import Fenced
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
@@ -29,12 +29,12 @@ class DeltaResults:
     """The sink `delta`. Its fields keep their types; the coordinate, the digest and the generation are columns too."""
 
     def __init__(
-        self, config: DeltaSink, base: str, book: Book, fields: Fields, was: Names = NEVER, *, letters: bool = False
+        self, config: DeltaSink, base: str, ledger: Ledger, fields: Fields, was: Names = NEVER, *, letters: bool = False
     ) -> None:
         """`letters`: the rows are dead letters."""
         self._config = config
         self._base = base
-        self._book = book
+        self._ledger = ledger
         self._fields = fields
         self._was = was
         self._letters = letters
@@ -59,10 +59,11 @@ class DeltaResults:
         held = read_back(rows, folder)
         delta_table.check_unchanged(self._base, self._stored)
         # As with `at_most_once`: what comes after the commit is published now.
-        committed = self._book.record(context.lane, context.seq)
+        committed = self._ledger.record(context.lane, context.seq)
         if committed is not None and committed[1].attempt.generation == context.generation:
             context.fence.check()
-            if not publish(self._book, self._base, None if self._letters else self.name, committed[1], folder):
+            sink = None if self._letters else self.name
+            if not publish(self._ledger, self._base, sink, committed[1], folder, wrote=bool(held)):
                 raise Fenced(
                     f"{self._base} has a later window of {context.lane} already, and takes none of before it: nothing that "
                     f"this attempt wrote there counts. A replay of window {context.lane}/{context.seq} reads its offsets again"

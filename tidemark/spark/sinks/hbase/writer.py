@@ -18,7 +18,7 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.dead_letters import DIGESTED
 from tidemark.sinks.hbase.cells import CellLayout
 from tidemark.sinks.hbase.columns import RowPlaces, marks
-from tidemark.sinks.hbase.keyed_rows import MOST_KEY_BYTES
+from tidemark.sinks.hbase.keyed.keys import MAX_KEY_BYTES
 from tidemark.sinks.hbase.rows import MARK
 from tidemark.sinks.hbase.settings import HBaseSink
 from tidemark.sinks.hbase.table import FAMILIES, WRITE_ROWS, ResultTable, make_with_regions
@@ -113,7 +113,7 @@ def cells_too_large(sink: str, fields: Fields, most: int, key: Column | None = N
     each = [(f"sink {sink}: the cell of {name}", _cell_size(name, fields[name]) + of_key, most) for name in long]
     where = _size(fields) + of_key > most
     if key is not None:
-        each, where = [(f"sink {sink}: the key", key, MOST_KEY_BYTES), *each], where | (key > MOST_KEY_BYTES)
+        each, where = [(f"sink {sink}: the key", key, MAX_KEY_BYTES), *each], where | (key > MAX_KEY_BYTES)
     return first_too_large(each, where) if each else None
 
 

@@ -17,7 +17,7 @@ from tidemark.sinks.iceberg.reading import parts_that_count, rows_of_others
 from tidemark.sinks.iceberg.settings import IcebergSink, place_of
 from tidemark.sinks.iceberg.table import as_stored, names_of
 from tidemark.spark.audit.differences import Audit, AuditedPlace
-from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.audit.replay_comparison import RowsToCompare
 from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.iceberg.writer import IcebergResults
@@ -32,20 +32,20 @@ class SparkIceberg:
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: IcebergSink) -> DataFrame:
         fields, was = _checked(opened, settings)
-        _, parts = parts_that_count(opened.book, settings.name, opened.connections)
+        _, parts = parts_that_count(opened.ledger, settings.name, opened.connections)
         return shown(parquet_rows(spark, parts, fields, was), fields)
 
     def audit(self, audit: Audit, settings: IcebergSink) -> AuditedPlace:
         opened = audit.opened
         fields, was = _checked(opened, settings)
-        _, parts = parts_that_count(opened.book, settings.name, opened.connections, gone=True)
+        _, parts = parts_that_count(opened.ledger, settings.name, opened.connections, gone=True)
         found = audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields, was), {})
-        return audit.beside(found, lambda: rows_of_others(opened.book, settings.name, where_of(opened, settings)))
+        return audit.beside(found, lambda: rows_of_others(opened.ledger, settings.name, where_of(opened, settings)))
 
-    def compare(self, comparing: Comparing, settings: IcebergSink) -> PlaceComparison:
+    def compare(self, comparing: RowsToCompare, settings: IcebergSink) -> PlaceComparison:
         opened = comparing.opened
         fields, was = _checked(opened, settings)
-        _, parts = parts_that_count(opened.book, settings.name, opened.connections, gone=True)
+        _, parts = parts_that_count(opened.ledger, settings.name, opened.connections, gone=True)
         return comparing.rows_of(settings.name, values_of(comparing.spark, parts, fields, comparing.offsets, was))
 
     def compact(self, opened: OpenStream, settings: IcebergSink, run: str, asked: CompactionRequest) -> None:

@@ -46,7 +46,7 @@ class IcebergResults:
         self._fields = opened.fields
         self._was = opened.was
         self._keys = config.partition_keys()
-        self._book = opened.book
+        self._ledger = opened.ledger
 
     @property
     def name(self) -> str:
@@ -72,17 +72,17 @@ class IcebergResults:
         held = read_back(rows, folder)
         iceberg_table.check_unchanged(self._where, self._stored, self._was)
         # As with `at_most_once`: what comes after the commit is published now.
-        committed = self._book.record(context.lane, context.seq)
+        committed = self._ledger.record(context.lane, context.seq)
         if committed is not None:
-            self._publish(committed[1], folder, context)
+            self._publish(committed[1], folder, context, wrote=bool(held))
         return held
 
-    def _publish(self, record: Record, folder: str, context: WriteContext) -> None:
+    def _publish(self, record: Record, folder: str, context: WriteContext, *, wrote: bool) -> None:
         # What was erased meanwhile is not shown to others at all.
         context.fence.check()
-        forget = partial(forgotten, self._book, context.lane)
-        versions = versions_of(self._book)
-        if not iceberg_table.publish(self._where, versions, record, folder, RangeSet(), forget=forget):
+        forget = partial(forgotten, self._ledger, context.lane)
+        versions = versions_of(self._ledger)
+        if not iceberg_table.publish(self._where, versions, record, folder, RangeSet(), forget=forget, wrote=wrote):
             raise Fenced(
                 f"{self._where} has a later window of {context.lane} already, and takes none of before it: nothing that "
                 f"this attempt wrote there counts. A replay of window {context.lane}/{context.seq} reads its offsets again"

@@ -14,7 +14,7 @@ from tidemark.errors import NotAuthorized
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark.spark.audit.differences import Audit, AuditedPlace
-from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.audit.replay_comparison import RowsToCompare
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.kafka.audit import audit_messages, compare_messages
 from tidemark.spark.sinks.kafka.reader import messages_that_count
@@ -31,13 +31,13 @@ class SparkKafka:
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: KafkaSink) -> DataFrame:
         cluster = kafka_endpoint(opened.connections(settings.kafka))
-        return messages_that_count(spark, opened.book, cluster, settings.targets(), settings.name)
+        return messages_that_count(spark, opened.ledger, cluster, settings.targets(), settings.name)
 
     def audit(self, audit: Audit, settings: KafkaSink) -> AuditedPlace | None:
         """None without the right to read the topics: writing them needs no such right. The report names the sink then."""
         return _if_allowed(settings, lambda: audit_messages(audit, settings))
 
-    def compare(self, comparing: Comparing, settings: KafkaSink) -> PlaceComparison | None:
+    def compare(self, comparing: RowsToCompare, settings: KafkaSink) -> PlaceComparison | None:
         """As for the audit."""
         return _if_allowed(settings, lambda: compare_messages(comparing, settings))
 

@@ -13,14 +13,14 @@ from pyspark.sql import functions as F
 from tidemark.audit.comparison import MORE_IN_TOPICS, NOT_IN_TOPICS, PlaceComparison
 from tidemark.clients.kafka.endpoint import KafkaEndpoint, kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
-from tidemark.ledger.book import Committed
+from tidemark.ledger.ledger import Committed
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.sinks.kafka import expiry
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark.spark.audit.differences import EXPIRED, REPLACED, WHY, Audit, AuditedPlace
-from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.audit.replay_comparison import RowsToCompare
 from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, OFFSET, TOMBSTONE, content_digest
 from tidemark.spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
 from tidemark.spark.rows.selecting import only
@@ -39,7 +39,7 @@ def audit_messages(audit: Audit, sink: KafkaSink) -> AuditedPlace:
     digest = content_digest(_CONTENT)
 
     # As the readers do, the audit takes the ledger first, then the logs.
-    view = (audit.view or opened.book.view()).of(sink.name)
+    view = (audit.view or opened.ledger.view()).of(sink.name)
     logs = topics_now(cluster, topics)
     cut = {
         (topic, number): (one.start, one.end)
@@ -51,7 +51,7 @@ def audit_messages(audit: Audit, sink: KafkaSink) -> AuditedPlace:
     expired = expiry.may_have_expired(view, until)
     compacted = log.compacted(topics)
 
-    messages = all_messages(audit.spark, opened.book.stream, cluster, logs)
+    messages = all_messages(audit.spark, opened.ledger.stream, cluster, logs)
     rows = with_counts(messages, view.authority).withColumn(FOUND_DIGEST, digest)
     # The mark of other sinks' rows is a digest. A message has none.
     rows = rows.withColumn(DIGEST, F.col(FOUND_DIGEST))
@@ -78,12 +78,12 @@ def audit_messages(audit: Audit, sink: KafkaSink) -> AuditedPlace:
     return audit.compare(sink.name, expected, rows, blocks, deleted)
 
 
-def compare_messages(comparing: Comparing, sink: KafkaSink) -> PlaceComparison:
+def compare_messages(comparing: RowsToCompare, sink: KafkaSink) -> PlaceComparison:
     """Compare the messages that count with those that a replay would write. Reads the whole topics, as the audit does."""
     opened = comparing.opened
     cluster = kafka_endpoint(opened.connections(sink.kafka))
     view = comparing.view.of(sink.name)
-    messages = all_messages(comparing.spark, opened.book.stream, cluster, topics_now(cluster, sink.targets()))
+    messages = all_messages(comparing.spark, opened.ledger.stream, cluster, topics_now(cluster, sink.targets()))
     rows = with_counts(messages, view.authority).where(COUNTS)
     parts = (F.col(name).cast("binary").alias(f"field_{number}") for number, name in enumerate(_CONTENT))
     before = rows.select(*_KEY, *parts, F.array().cast("array<string>").alias(OTHERS))

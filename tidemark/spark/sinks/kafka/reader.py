@@ -13,7 +13,7 @@ from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED, TopicLog
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Book
+from tidemark.ledger.ledger import Ledger
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.kafka.messages import FORMAT, HEADER_NAMES
@@ -39,15 +39,15 @@ _SEGMENT = f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {_START} long, 
 
 
 def messages_that_count(
-    spark: SparkSession, book: Book, cluster: KafkaEndpoint, topics: Sequence[str], sink: str
+    spark: SparkSession, ledger: Ledger, cluster: KafkaEndpoint, topics: Sequence[str], sink: str
 ) -> DataFrame:
     """Like `messages.kafka_messages`: coordinate, INDEX, TOMBSTONE, and the message's `topic`, `key` and `value`.
 
     Raises WrongUse, Unreachable.
     """
     # As there, the reader takes the ledger first, then the ends of the topics.
-    authority = book.authority(sink)
-    rows = with_counts(all_messages(spark, book.stream, cluster, topics_now(cluster, topics)), authority)
+    authority = ledger.authority(sink)
+    rows = with_counts(all_messages(spark, ledger.stream, cluster, topics_now(cluster, topics)), authority)
     # Messages that a task has written twice agree in all these columns.
     return rows.where(COUNTS).drop(GENERATION, COUNTS).dropDuplicates([*COORDINATE, INDEX])
 

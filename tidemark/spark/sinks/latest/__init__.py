@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -17,12 +16,13 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.latest.rows import BUCKET, DELETED, KEY_HASH
-from tidemark.sinks.latest.settings import LatestSettings
-from tidemark.sinks.latest.sink import PlainLatestRows
-from tidemark.sinks.latest.table import Newest, read
+from tidemark.sinks.latest.settings import HistorySettings, LatestSettings
+from tidemark.sinks.latest.sink import LatestRowsAdmin
+from tidemark.sinks.latest.table import TableRows
+from tidemark.sinks.parquet import types
 from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.spark.audit.differences import Audit, AuditedPlace
-from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.audit.replay_comparison import RowsToCompare
 from tidemark.spark.columns import content_digest
 from tidemark.spark.readers.parquet import shown, values_of
 from tidemark.spark.sinks.latest.reading import NEWEST, THERE, audited, changes, rows_of_table, with_newest
@@ -31,16 +31,19 @@ from tidemark.spark.sinks.parquet import compacting
 T = TypeVar("T")
 
 
-class SparkLatest:
-    """What all sinks with the newest row of each key share. Each says the types of its table, and makes its writer."""
+class SparkPublished:
+    """What all sinks share whose tables follow from a history. Each makes its writer."""
 
     by_sums = True
 
-    @abstractmethod
     def stored(self, opened: OpenStream, settings: Any) -> Fields:
-        """The stream's fields as the table has them. Raises WrongUse where that is another type."""
+        """The stream's fields as the history has them; a table with columns of its own says its own.
 
-    def compare(self, comparing: Comparing, settings: LatestSettings) -> PlaceComparison:
+        Raises WrongUse where that is another type.
+        """
+        return types.as_stored(settings.history(opened.connections).folder, opened.fields, opened.was)
+
+    def compare(self, comparing: RowsToCompare, settings: HistorySettings) -> PlaceComparison:
         fields = self.stored(comparing.opened, settings)
 
         def compared(parts: list[FolderPart], _: Authority) -> PlaceComparison:
@@ -48,19 +51,21 @@ class SparkLatest:
             before = values_of(comparing.spark, parts, fields, comparing.offsets, was, own=(DELETED, KEY_HASH, BUCKET))
             return comparing.rows_of(settings.name, before)
 
-        return steady(comparing.opened.book, settings.name, compared, settings.type)
+        return steady(comparing.opened.ledger, settings.name, compared, settings.type)
 
-    def compact_history(self, opened: OpenStream, settings: LatestSettings, run: str, asked: CompactionRequest) -> None:
+    def compact_history(
+        self, opened: OpenStream, settings: HistorySettings, run: str, asked: CompactionRequest
+    ) -> None:
         compacting.compact(opened, settings.history(opened.connections), run, asked)
 
 
-class SparkLatestRows(SparkLatest):
+class SparkLatestRows(SparkPublished):
     """Tables of a lake."""
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: LatestSettings) -> DataFrame:
         fields = self.stored(opened, settings)
 
-        def rows(newest: Newest) -> DataFrame:
+        def rows(newest: TableRows) -> DataFrame:
             return shown(rows_of_table(spark, newest, fields), fields, DELETED)
 
         return _read(opened, settings, rows)
@@ -70,7 +75,7 @@ class SparkLatestRows(SparkLatest):
         fields = self.stored(opened, settings)
         base = settings.history(opened.connections).folder
 
-        def compared(newest: Newest) -> AuditedPlace:
+        def compared(newest: TableRows) -> AuditedPlace:
             # Of a sink that was given another folder, older windows have theirs in the older one, of which this has no table.
             mine = changes(audit.spark, [one for one in newest.parts if one.base == base], fields)
             others = changes(audit.spark, [one for one in newest.parts if one.base != base], fields)
@@ -88,9 +93,8 @@ class SparkLatestRows(SparkLatest):
         return _read(opened, settings, compared)
 
 
-def _read(opened: OpenStream, settings: LatestSettings, take: Callable[[Newest], T]) -> T:
-    plain = kind_of(settings.type).without_spark()
-    if not isinstance(plain, PlainLatestRows):
+def _read(opened: OpenStream, settings: LatestSettings, take: Callable[[TableRows], T]) -> T:
+    admin = kind_of(settings.type).make_admin()
+    if not isinstance(admin, LatestRowsAdmin):
         raise TypeError(f"{settings.type} has no table with the newest rows")
-    place = plain.table_place(settings, settings.base(opened.connections))
-    return read(plain.table(opened.connections, place), opened.book, settings.name, take)
+    return admin.read(opened, settings, take)

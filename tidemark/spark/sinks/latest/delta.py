@@ -8,6 +8,7 @@ from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.latest.compacting import vacuum
 from tidemark.sinks.delta.latest.settings import DeltaLatestSink
+from tidemark.sinks.delta.latest.sink import DeltaLatestAdmin
 from tidemark.sinks.delta.latest.table import prepare
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.latest import SparkLatestRows
@@ -42,4 +43,4 @@ class SparkDeltaLatest(SparkLatestRows):
 
     def compact(self, opened: OpenStream, settings: DeltaLatestSink, run: str, asked: CompactionRequest) -> None:
         self.compact_history(opened, settings, run, asked)
-        vacuum(opened, settings)
+        vacuum(opened, settings, DeltaLatestAdmin())

@@ -7,6 +7,7 @@ from tidemark.schemes.kinds import Fields
 from tidemark.sinks.contract import CompactionRequest
 from tidemark.sinks.iceberg.latest.compacting import expire, where_of
 from tidemark.sinks.iceberg.latest.settings import IcebergLatestSink
+from tidemark.sinks.iceberg.latest.sink import IcebergLatestAdmin
 from tidemark.sinks.iceberg.latest.table import as_stored, prepare
 from tidemark.sinks.iceberg.table import check_unchanged
 from tidemark.spark.sinks.contract import Sink
@@ -42,4 +43,4 @@ class SparkIcebergLatest(SparkLatestRows):
 
     def compact(self, opened: OpenStream, settings: IcebergLatestSink, run: str, asked: CompactionRequest) -> None:
         self.compact_history(opened, settings, run, asked)
-        expire(opened, settings, run)
+        expire(opened, settings, run, IcebergLatestAdmin())

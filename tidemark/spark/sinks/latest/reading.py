@@ -18,7 +18,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.latest.history import conformed
 from tidemark.sinks.latest.rows import DELETED, KEY_HASH
-from tidemark.sinks.latest.table import Newest
+from tidemark.sinks.latest.table import TableRows
 from tidemark.sinks.parquet.files import exists
 from tidemark.sinks.parquet.parts import FolderPart
 from tidemark.spark.columns import AT, COORDINATE, DIGEST, INDEX, content_digest, field
@@ -26,6 +26,7 @@ from tidemark.spark.readers.parquet import rows_of, schema_of
 from tidemark.spark.readers.places import COUNTS, FOUND_DIGEST
 from tidemark.spark.rows.selecting import only
 from tidemark.spark.runtime.workers import arrow_schema
+from tidemark.types.fields import columns_in_ddl
 from tidemark.types.renamed_fields import NEVER, Names
 
 _KEY = [*COORDINATE, INDEX]
@@ -64,9 +65,17 @@ def with_newest(rows: DataFrame, key: Sequence[str], epochs: Epochs) -> DataFram
     return rows.withColumn(NEWEST, F.col(KEY_HASH).isNotNull() & (F.row_number().over(last) == 1))
 
 
-def rows_of_table(spark: SparkSession, newest: Newest, fields: Fields, *, gone: bool = False) -> DataFrame:
+def rows_of_table(spark: SparkSession, newest: TableRows, fields: Fields, *, gone: bool = False) -> DataFrame:
     """The newest rows, with DELETED. With `gone`, a file that is gone has none."""
-    schema = _with(fields, f"{DELETED} boolean")
+    return _frame(spark, newest, _with(fields, f"{DELETED} boolean"), gone=gone)
+
+
+def frame_of(spark: SparkSession, rows: TableRows, fields: Fields, *, gone: bool = False) -> DataFrame:
+    """The rows of a table with these columns. `gone`: as above."""
+    return _frame(spark, rows, cast("StructType", StructType.fromDDL(columns_in_ddl(fields))), gone=gone)
+
+
+def _frame(spark: SparkSession, newest: TableRows, schema: StructType, *, gone: bool) -> DataFrame:
     parts = [spark.createDataFrame([], schema)]
     if files := [one for one in newest.files if not gone or exists(one)]:
         parts.append(spark.read.schema(schema).parquet(*files))

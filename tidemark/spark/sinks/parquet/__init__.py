@@ -15,7 +15,7 @@ from tidemark.sinks.parquet import types
 from tidemark.sinks.parquet.parts import FolderPart, steady
 from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark.spark.audit.differences import Audit, AuditedPlace
-from tidemark.spark.audit.replay_comparison import Comparing
+from tidemark.spark.audit.replay_comparison import RowsToCompare
 from tidemark.spark.readers.parquet import parquet_rows, places_of, shown, values_of
 from tidemark.spark.sinks.contract import Sink
 from tidemark.spark.sinks.parquet import compacting
@@ -33,7 +33,7 @@ class SparkParquet:
         # Spark lists the files here, and fails if a compaction has removed them before Spark reads them.
         fields, was = _checked(opened, settings)
         return shown(
-            steady(opened.book, settings.name, lambda parts, _: parquet_rows(spark, parts, fields, was)), fields
+            steady(opened.ledger, settings.name, lambda parts, _: parquet_rows(spark, parts, fields, was)), fields
         )
 
     def audit(self, audit: Audit, settings: ParquetSink) -> AuditedPlace:
@@ -44,9 +44,9 @@ class SparkParquet:
             return audit.rows_of(settings.name, rows, {})
 
         # A retry repeats the whole comparison: a compaction may remove the folders after their files were listed.
-        return steady(audit.opened.book, settings.name, compared)
+        return steady(audit.opened.ledger, settings.name, compared)
 
-    def compare(self, comparing: Comparing, settings: ParquetSink) -> PlaceComparison:
+    def compare(self, comparing: RowsToCompare, settings: ParquetSink) -> PlaceComparison:
         fields, was = _checked(comparing.opened, settings)
 
         def compared(parts: list[FolderPart], _: Authority) -> PlaceComparison:
@@ -54,7 +54,7 @@ class SparkParquet:
             return comparing.rows_of(settings.name, rows)
 
         # As for the audit.
-        return steady(comparing.opened.book, settings.name, compared)
+        return steady(comparing.opened.ledger, settings.name, compared)
 
     def compact(self, opened: OpenStream, settings: ParquetSink, run: str, asked: CompactionRequest) -> None:
         compacting.compact(opened, settings, run, asked)

@@ -29,7 +29,7 @@ def compact(
     opened: OpenStream, sink: compacting.Folders, run: str, asked: CompactionRequest, on_step: Listener = nobody
 ) -> list[CompactedFolder]:
     """As `steps.compact`. Raises VerificationFailed too."""
-    spark = stream_session(f"tidemark compaction of {opened.book.stream}/{sink.name}", opened)
+    spark = stream_session(f"tidemark compaction of {opened.ledger.stream}/{sink.name}", opened)
 
     def rewrite(group: Sequence[FolderPart], folder: str, heard: Listener) -> int:
         return _rewrite(spark, sink, group, folder, heard)

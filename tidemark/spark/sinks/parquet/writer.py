@@ -37,7 +37,7 @@ from tidemark.types.renamed_fields import NEVER, Names
 _FEW_BYTES = 256 << 20
 # A folder's name has at most this many characters of a value. With its column and Spark's escapes, the name stays below
 # 255 bytes, the most that file systems allow.
-_MOST_CHARACTERS = 60
+_MAX_CHARACTERS = 60
 # Spark's folder for null, in small letters: some file systems do not tell it from others.
 _OF_NULL = "__hive_default_partition__"
 # Options of Parquet. Each row has other values here: Parquet would make a dictionary of them, and then throw it away.
@@ -142,8 +142,8 @@ def _folder_name(key: FolderKey) -> Column:
     """
     if key.part is not None:
         return F.date_format(field(key.field), "yyyy-MM-dd" if key.part == "date" else "yyyy-MM-dd-HH")
-    begins = F.substring(field(key.field).cast("string"), 1, _MOST_CHARACTERS)
-    name = F.substring(F.url_encode(begins), 1, _MOST_CHARACTERS)
+    begins = F.substring(field(key.field).cast("string"), 1, _MAX_CHARACTERS)
+    name = F.substring(F.url_encode(begins), 1, _MAX_CHARACTERS)
     # A text that is called like the folder of null: a task cannot write two files there. Decoded, it is the same.
     return F.when(F.lower(name) == _OF_NULL, F.concat(F.lit("%5F"), F.substring(name, 2, len(_OF_NULL)))).otherwise(
         name

@@ -8,15 +8,13 @@ from pyspark.sql import functions as F
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.latest.settings import HBaseLatestSink
-from tidemark.sinks.hbase.latest.table import FAMILIES, latest_table
-from tidemark.sinks.hbase.table import make_with_regions
-from tidemark.sinks.parquet import types
+from tidemark.spark.sinks.hbase.keyed import KeyedResults
 from tidemark.spark.sinks.hbase.writer import cells_too_large
 from tidemark.spark.sinks.latest.writer import LatestResults
 from tidemark.spark.sinks.sizes import key_size
 
 
-class HBaseLatestResults(LatestResults):
+class HBaseLatestResults(LatestResults, KeyedResults):
     """The sink `hbase_latest`."""
 
     def __init__(self, settings: HBaseLatestSink, opened: OpenStream) -> None:
@@ -25,16 +23,7 @@ class HBaseLatestResults(LatestResults):
 
     def prepare(self, stream: str, ledger: str) -> None:
         super().prepare(stream, ledger)
-        types.keep(self._base, self._fields, self._opened.was)
-        make_with_regions(self._opened.connections, self._sink, FAMILIES)
-        table = latest_table(self._opened.connections, self._sink.hbase, self._sink.table)
-        table.prepare(stream, ledger, self._sink.key, self._sink.buckets, types.names_of(self._base, self._opened.was))
-
-    def stored(self) -> Fields:
-        return types.as_stored(self._base, self._fields, self._opened.was)
-
-    def check_unchanged(self, written: Fields) -> None:
-        types.check_unchanged(self._base, written, self._opened.was)
+        self.prepare_table(self._sink, stream, ledger, None)
 
     def refusal(self, fields: Fields) -> Column | None:  # type: ignore[override]
         key = key_size(self._sink.key)
