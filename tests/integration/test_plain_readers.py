@@ -137,5 +137,5 @@ def test_what_a_plain_reader_sees(make: Make) -> None:
 def test_the_table_has_a_row_for_each_sink() -> None:
     section = (REPOSITORY / "docs" / "readers.md").read_text().split("## Each sink")[1].split("\n## ")[0]
     named = re.findall(r"^\| ([^|]+) \|", section, re.MULTILINE)[1:]
-    lakes = ["Delta", "Iceberg", "newest rows in Delta or Iceberg", "totals in Delta", "Parquet"]
+    lakes = ["Delta", "Iceberg", "newest rows in Delta or Iceberg", "totals in Delta or Iceberg", "Parquet"]
     assert named == [*lakes, "HBase", "newest rows in HBase", "aggregates in HBase", "Kafka"]

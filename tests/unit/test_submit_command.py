@@ -161,14 +161,15 @@ def test_streams_of_a_folder_that_would_write_to_one_place(
 ) -> None:
     """Both are named, whether both are asked for, one, or the folder is."""
     first, second = tmp_path / "orders.yaml", tmp_path / "more.yaml"
+    minimal = MINIMAL + "ledger:\n  type: hbase\n"
     first.write_text(
-        MINIMAL.replace(
+        minimal.replace(
             "    table: orders\n",
             "    table: orders\n  - {type: kafka, topic: sums}\n  - {type: parquet, folder: lake/orders}\n",
         )
     )
     (tmp_path / "bad.yml").write_text("stream: [")
-    other = MINIMAL.replace("stream: orders\n", "stream: more\n").replace("table: orders_dead", "table: more_dead")
+    other = minimal.replace("stream: orders\n", "stream: more\n").replace("table: orders_dead", "table: more_dead")
     second.write_text(other.replace("    table: orders\n", f"    {sink}\n"))
     for asked in ([first, second], [second], [second, second]):
         if not said:
