@@ -58,7 +58,7 @@ def quick_java(site: Site) -> Iterator[None]:
     classes = sorted(path.name for path in (Path(pyspark.__file__).parent / "jars").iterdir())
     of_these = "\n".join([str(home), (home / "release").read_text(), *classes, _JAVA, JOB.read_text()])
     archive = REPOSITORY / ".local" / f"classes-{sha256(of_these.encode()).hexdigest()[:16]}.jsa"
-    os.environ.update({"JAVA_TOOLOPTIONS": OPTIONS, "JAVA_HOME": str(_home(site, home, archive))})
+    os.environ.update({"JAVA_TOOL_OPTIONS": OPTIONS, "JAVA_HOME": str(_home(site, home, archive))})
     with archive.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,6 +115,6 @@ def _make(site: Site, home: Path) -> subprocess.Popen[bytes]:
             **os.environ,
             **environment.spark(site),
             "JAVA_HOME": str(home),
-            "JAVA_TOOLOPTIONS": OPTIONS.replace("-BytecodeVerificationRemote", "+BytecodeVerificationRemote"),
+            "JAVA_TOOL_OPTIONS": OPTIONS.replace("-BytecodeVerificationRemote", "+BytecodeVerificationRemote"),
         },
     )

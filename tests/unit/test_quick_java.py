@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,5 +35,6 @@ def test_an_archive_that_is_late_is_not_used(
     for name in ("JAVA_TOOL_OPTIONS", "JAVA_HOME"):
         monkeypatch.setenv(name, "")
     with quick_java.quick_java(Site(tmp_path / "site", 20_000, tmp_path / "jars")):
-        pass
+        # Java reads the options of this variable, and of none with a name like it.
+        assert os.environ["JAVA_TOOL_OPTIONS"] == quick_java.OPTIONS
     assert bool(list(local.glob("*.jsa"))) is there
