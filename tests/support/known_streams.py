@@ -61,7 +61,9 @@ class KnownLog(LookedAt):
         return OffsetContents(what if isinstance(what, Slot) else Slot.MESSAGE, start, end, message)
 
     def message(self, offset: int) -> KafkaMessage:
-        return self.written.get(offset) or KafkaMessage(offset, False, None, b"%d" % offset, ())
+        return self.written.get(offset) or KafkaMessage(
+            self.time_of(offset) if self.since_ms else None, False, None, b"%d" % offset, ()
+        )
 
     @contextmanager
     def stepping(self, isolation: str) -> Iterator[Steps]:
@@ -82,13 +84,14 @@ class Rows:
     # What was read of it: the fields, and the places at which a row counted.
     read: list[tuple[frozenset[str], int]] = field(default_factory=list)
     fields: frozenset[str] = frozenset({"everything"})
+    since_ms: int = 0
 
     def put(self, window: Window, lane: str, attempt: Attempt, offset: int) -> None:
         mark = Mark(attempt.generation, 0, lane, window.seq)
         before = self.held.get(offset)
         again = 0 if before is None else int(before.fields["redrives"]) + 1
         fields = {"reason": b"bad %d" % (offset % 2), "value": b"secret", "redrives": b"%d" % again}
-        fields["timestamp"] = datetime.fromtimestamp(offset, UTC).isoformat().encode()
+        fields["timestamp"] = datetime.fromtimestamp(offset + self.since_ms / 1000, UTC).isoformat().encode()
         self.held[offset] = StoredRow(Place(at(0), offset, 0), mark, fields)
 
     def only(self, fields: Iterable[str]) -> Rows:
@@ -100,6 +103,7 @@ class Rows:
             },
             self.read,
             frozenset(kept),
+            self.since_ms,
         )
 
     def rows_at(self, place: Coordinate, generation: int) -> list[StoredRow]:
@@ -143,7 +147,8 @@ class Work:
         return [one for one in there if one not in self.world.log.gone]
 
     def verify(self) -> Receipt:
-        numbers = Counter(self.world.log.contents[one] for one in self.offsets())
+        offsets, time_of, now = self.offsets(), self.world.log.time_of, self.world.now
+        numbers = Counter(self.world.log.contents[one] for one in offsets)
         tally = PartitionTally(
             topic="orders",
             incarnation=1,
@@ -152,24 +157,35 @@ class Work:
             stored=Count.of(numbers[Fate.STORED], 0),
             invalid=Count.of(numbers[Fate.DEAD_LETTER], 0),
             skipped=Count.of(numbers[Fate.SKIPPED], 0),
-            first_timestamp=min(self.offsets(), default=0) * 1_000,
-            last_timestamp=max(self.offsets(), default=0) * 1_000,
+            first=min(offsets, default=None),
+            last=max(offsets, default=None),
+            first_timestamp=time_of(min(offsets, default=0)),
+            last_timestamp=time_of(max(offsets, default=0)),
         )
         sinks = (SinkReceipt(name="hbase", type="hbase", place={}),) if self.writes_rows else ()
         dead = SinkReceipt(name="dead_letters", type="hbase", place={}) if self.window.counts_for(None) else None
-        return Receipt(tallies=(tally,), sinks=sinks, dead_letters=dead, started_at=1, finished_at=2)
+        return Receipt(tallies=(tally,), sinks=sinks, dead_letters=dead, started_at=now - 40_000, finished_at=now)
 
 
 class KnownStream(StreamInMemory):
     """A stream over a known log, whose windows do what the log's contents say."""
 
-    def __init__(self, folder: Path, contents: list[Fate | Slot], *, by_coordinate: bool = True) -> None:
-        self.log = KnownLog(contents=contents)
-        more = "limits: {max_records: 5}\n"
+    def __init__(
+        self,
+        folder: Path,
+        contents: list[Fate | Slot],
+        *,
+        by_coordinate: bool = True,
+        name: str = "orders",
+        since_ms: int = 0,
+        max_records: int = 5,
+    ) -> None:
+        self.log = KnownLog(contents=contents, since_ms=since_ms)
+        more = f"limits: {{max_records: {max_records}}}\n"
         text = TEXT.replace("  start: earliest\n", "  start: earliest\n  on_out_of_range: earliest\n")
-        super().__init__(folder, self.log, text + more)
+        super().__init__(folder, self.log, text + more, name=name)
         self.by_coordinate = by_coordinate
-        self.results, self.dead = Rows(), Rows()
+        self.results, self.dead = Rows(since_ms=since_ms), Rows(since_ms=since_ms)
         self.read: dict[int, tuple[str, int]] = {}
         _WORLDS[id(self.opened.ledger)] = self
 
@@ -222,6 +238,10 @@ def _dead_letter_table(opened: OpenStream) -> Rows:
 
 @pytest.fixture(autouse=True)
 def tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables_of_known_streams(monkeypatch)
+
+
+def tables_of_known_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables of known streams, in the places of HBase's."""
     monkeypatch.setattr(OpenStream, "dead_letter_table", _dead_letter_table)
     monkeypatch.setattr(trace, "kind_of", lambda type_: _Kind())

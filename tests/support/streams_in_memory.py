@@ -33,12 +33,16 @@ LEDGER = ""
 
 @dataclass
 class KafkaInMemory:
-    """Topics as (start, end) of each partition. An offset's time is a thousand times its number."""
+    """Topics as (start, end) of each partition. A message comes each second from `since_ms` on, its offset's number of them."""
 
     logs: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: {"orders": [(0, 0)]})
     ids: dict[str, str] = field(default_factory=dict)
     # Where the first open transaction began, of all partitions: readers of committed messages end there.
     stable: int | None = None
+    since_ms: int = 0
+
+    def time_of(self, offset: int) -> int:
+        return self.since_ms + offset * 1000
 
     def names(self) -> set[str]:
         return set(self.logs)
@@ -62,7 +66,7 @@ class KafkaInMemory:
     def first_at_or_after(
         self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str
     ) -> dict[tuple[str, int], int | None]:
-        wanted = -(-timestamp_ms // 1000)
+        wanted = -(-(timestamp_ms - self.since_ms) // 1000)
         return {
             (topic, number): max(wanted, log.start) if wanted < log.end else None
             for topic, found in logs.items()
@@ -100,7 +104,7 @@ class LookedAt(KafkaInMemory):
         return {}
 
     def timestamps(self, ends: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
-        return {place: position * 1000 for place, (position, _) in ends.items()}
+        return {place: self.time_of(position) for place, (position, _) in ends.items()}
 
 
 @dataclass
