@@ -219,11 +219,14 @@ class _Writes:
         (self._range,) = window.ranges
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
-        folder = f"{self._place['base']}/lane={INGEST}/seq={self._range.start}/generation={attempt.generation}"
-        self._place = {**self._place, "folder": folder}
-        there = Path(folder.removeprefix("file://"))
+        self._place = self._written_to(attempt)
+        there = Path(self._place["folder"].removeprefix("file://"))
         there.mkdir(parents=True)
         pq.write_table(rows(self._range.start, self._number, self._buckets), there / "part-0.parquet")
+
+    def _written_to(self, attempt: Attempt) -> dict[str, str]:
+        folder = f"{self._place['base']}/lane={INGEST}/seq={self._range.start}/generation={attempt.generation}"
+        return {**self._place, "folder": folder}
 
     def verify(self) -> Receipt:
         one = self._range

@@ -37,7 +37,7 @@ from tidemark.sinks.latest.history import History
 from tidemark.sinks.latest.rows import BUCKET, KEY_HASH, newest
 
 # The most bytes of files of buckets that are read together, and the most new rows.
-_MAX_BYTES, _MAX_ROWS = 64 << 20, 200_000
+_MAX_BYTES, _MAX_ROWS = 16 << 20, 200_000
 
 _COORDINATE = ("_topic", "_incarnation", "_partition", "_offset", "_generation")
 
