@@ -217,20 +217,40 @@ RIGHT = [
 ]
 
 
+THREE = {"type": "json", "fields": {"at": "integer", "s": "string", "t": "timestamp"}}
+
+
 @pytest.mark.full
 @pytest.mark.covers("E62")
 def test_a_constant_that_is_wrong_for_every_message_is_no_messages_fault(spark: SparkSession) -> None:
     """As with a regular expression: a check with it would refuse nothing, whatever comes."""
-    fields = {"type": "json", "fields": {"at": "integer", "s": "string", "t": "timestamp"}}
     for sql in WRONG:
         with pytest.raises(WrongUse, match=r"checks\.0\.invalid_when: .* is (wrong for every message|no JSON path)"):
-            check_rows(spark, stream_of(scheme=fields, checks=[{"invalid_when": sql, "reason": "a reason"}]))
+            check_rows(spark, stream_of(scheme=THREE, checks=[{"invalid_when": sql, "reason": "a reason"}]))
     sql = f"SELECT {GIVEN_BACK}, string(to_date(s, 'YYYY')) AS made FROM messages"
     transforming = {"sql": sql, "fields": {"made": "string"}}
     with pytest.raises(WrongUse, match=r"transform\.sql: 'YYYY' is wrong for every message: "):
-        check_rows(spark, stream_of(scheme=fields, transform=transforming))
+        check_rows(spark, stream_of(scheme=THREE, transform=transforming))
     right = [{"invalid_when": sql, "reason": "a reason"} for sql in RIGHT]
-    check_rows(spark, stream_of(scheme=fields, checks=right))
+    check_rows(spark, stream_of(scheme=THREE, checks=right))
+
+
+@pytest.mark.covers("E62")
+def test_constants_that_cannot_be_computed_are_no_messages_fault(spark: SparkSession) -> None:
+    """Spark computes what is made of constants alone while it plans, whatever comes: no message would ever be a row."""
+    transforming = {"sql": "", "fields": {"made": "string"}}
+    for made, where in (
+        ("string(CAST('ten' AS INT) + at)", "true"),
+        ("string(element_at(array(1, 2), 3) + at)", "true"),
+        ("s", "length(s) < (-1 / 0) OR s = 'a'"),
+    ):
+        transforming["sql"] = f"SELECT {GIVEN_BACK}, {made} AS made FROM messages WHERE {where}"
+        with pytest.raises(WrongUse, match=r"transform\.sql: cannot be computed, whatever a message is: \["):
+            check_rows(spark, stream_of(scheme=THREE, transform=transforming))
+    # Where it depends on the message, it is that message's fault.
+    for made in ("if(at > 3, string(1 / 0), s)", "string(1 / at)"):
+        transforming["sql"] = f"SELECT {GIVEN_BACK}, {made} AS made FROM messages"
+        check_rows(spark, stream_of(scheme=THREE, transform=transforming))
 
 
 def by_xpath(messages: DataFrame) -> DataFrame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -74,6 +75,20 @@ def wrong_constant(rows: DataFrame) -> str | None:
         for one in tried:
             if why := _problem(rows.sparkSession, one):
                 return f"{one[1]!r} is wrong for every message: {why}"
+    if why := _not_planned(rows):
+        return f"cannot be computed, whatever a message is: {why}"
+    return None
+
+
+def _not_planned(rows: DataFrame) -> str | None:
+    """Why Spark cannot plan the rows: while it plans, it computes what is made of constants alone, such as `1 / 0`."""
+    query: Any = rows._jdf.queryExecution()
+    try:
+        # An error of Java itself is no constant's.
+        with suppress(Py4JJavaError):
+            query.optimizedPlan()
+    except PySparkException as problem:
+        return _said(problem)
     return None
 
 
@@ -102,8 +117,12 @@ def _problem(spark: SparkSession, *tried: tuple[str, Any]) -> str | None:
     try:
         (row,) = spark.sql(query, args=[value for _, value in tried]).collect()
     except PySparkException as problem:
-        return " ".join(str(problem).split("SQLSTATE")[0].split())[:300]
+        return _said(problem)
     except Py4JJavaError as problem:
         return " ".join(first_cause(problem).split("\n")[0].split())[:300]
     # A row itself is asked for the names of its columns.
     return "each row would be null" if None in tuple(row) else None
+
+
+def _said(problem: PySparkException) -> str:
+    return " ".join(str(problem).split("SQLSTATE")[0].split())[:300]
