@@ -12,6 +12,11 @@ import pytest
 
 from tests.support.command_line import drawn
 from tests.support.covering import REPOSITORY
+from tests.support.streams_in_memory import StreamInMemory
+from tidemark.cli.submitting import show_committed
+from tidemark.ledger.stores.contract import Key
+from tidemark.offsets.ranges import OffsetRange, TopicPartition
+from tidemark.runs.requests.answers import OffsetAnswer
 
 COMMAND = [sys.executable, str(REPOSITORY / "tests" / "jobs" / "waiting_job.py")]
 LOG = ["26/11/23 12:00:00 WARN Utils: first", "26/11/23 12:00:01 WARN Utils: second"]
@@ -66,3 +71,26 @@ def test_a_pipe_gets_the_log_and_no_bars(tmp_path: Path, code: int) -> None:
     assert all(line in done.stderr for line in LOG)
     assert "window 3" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_answers_of_a_replay_ask_the_ledger_as_often_for_many_ranges_as_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A redrive of every third message has thousands of ranges, and their names took longer than the job."""
+    made, asked = StreamInMemory(tmp_path), list[str]()
+    read = made.opened.ledger.store.read
+
+    def counted(key: Key) -> bytes | None:
+        asked.extend(key[:1])
+        return read(key)
+
+    monkeypatch.setattr(made.opened.ledger.store, "read", counted)
+
+    def questions(ranges: int) -> int:
+        asked.clear()
+        found = [OffsetRange(TopicPartition("orders", 0), at, at + 1) for at in range(0, 2 * ranges, 2)]
+        answers = [OffsetAnswer(one, 1, "found and stored") for one in found]
+        show_committed(made.opened, ["replay-r"], "r", as_json=False, answers=answers)
+        return len(asked)
+
+    assert questions(1) == questions(100) > 0

@@ -207,16 +207,17 @@ def show_committed(
 
     `more` are further keys of the JSON.
     """
+    topics = opened.ledger.topics()
     committed = [
         {**as_plain(window), **({"lane": lane} if len(mine) > 1 else {})}
         for lane in mine
-        for window in windows(opened.ledger.topics(), committed_by(opened, lane, run))
+        for window in windows(topics, committed_by(opened, lane, run))
     ]
     columns = ("seq", "generation", "read", "stored", "dead_letters")
     rows = [[row[name] for name in columns] for row in committed]
     value: dict[str, Any] = {"stream": opened.ledger.stream, "lane": mine[0], "run": run, "windows": committed}
     if answers is not None:
-        value["answers"] = [answer.as_fields(opened.ledger.topics()) for answer in answers]
+        value["answers"] = [answer.as_fields(topics) for answer in answers]
     value.update(more or {})
     # Of a run that found nothing new, the words are all there is to say.
     if committed or as_json:
