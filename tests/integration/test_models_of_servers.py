@@ -20,7 +20,7 @@ from pyarrow import fs
 from services.site import Site
 from tests.simulation import hbase, lake
 from tests.simulation.kafka import Kafka as Model
-from tests.simulation.kafka import Message
+from tests.simulation.kafka import Log, Message
 from tests.simulation.lake import InMemory, Lake
 from tests.support.delta_in_memory import add
 from tests.support.live_streams import Kafka
@@ -34,6 +34,7 @@ from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED
 from tidemark.ledger.stores.contract import Key
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.changing import FileChange
 
@@ -210,6 +211,44 @@ def _same_answers(real: KafkaLog, model: Model, topic: str, chance: random.Rando
         assert mine is not None
         assert found is not None
         assert (found.slot, found.log_start, found.end) == (mine.slot, mine.log_start, mine.end), offset
+    # A consumer takes a while to begin.
+    if chance.randrange(6) == 0:
+        _same_of_readers(real, model, topic, log)
+        isolation, time = chance.choice([READ_COMMITTED, READ_UNCOMMITTED]), chance.randrange(CALLS // 5) * 1_000
+        assert _steps(real, topic, log, isolation) == _steps(model, "orders", log, isolation), isolation
+        mine, found = (
+            one.first_at_or_after(one.topics([name], isolation), time, isolation)[name, 0]
+            for one, name in ((model, "orders"), (real, topic))
+        )
+        # A transaction's marker has the time at which it was written, which is long after those of the messages here.
+        assert found == mine or (found is not None and log.slots[found] is None and (mine is None or found < mine)), (
+            time
+        )
+
+
+def _same_of_readers(real: KafkaLog, model: Model, topic: str, log: Log) -> None:
+    """What readers of a log ask that need no isolation level: its end, the end of an epoch, a time, and each key."""
+    assert topic in real.names()
+    (mine,) = model.high_watermarks(model.topics(["orders"], READ_COMMITTED)).values()
+    assert real.high_watermarks(real.topics([topic], READ_COMMITTED)) == {(topic, 0): mine}
+    (end,) = model.epoch_ends({("orders", 0): 0}).values()
+    assert real.epoch_ends({(topic, 0): 0}) == {(topic, 0): end}
+    times = model.timestamps({("orders", 0): (log.start, log.end)})
+    assert [*real.timestamps({(topic, 0): (log.start, log.end)}).values()] == [*times.values()]
+
+    def keys(log_: KafkaLog | Model, name: str) -> list[tuple[int, bytes | None]]:
+        wanted = RangeSet([OffsetRange(TopicPartition(name, 0), log.start, log.end)])
+        return [one for _, messages in log_.messages(wanted) for one in messages]
+
+    assert keys(real, topic) == keys(model, "orders")
+
+
+def _steps(kafka: KafkaLog | Model, name: str, log: Log, isolation: str) -> list[tuple[int, bytes | None, int | None]]:
+    """The messages of a log, read step by step."""
+    until_ = log.stable if isolation == READ_COMMITTED else log.end
+    with kafka.stepping(isolation) as steps:
+        found = [one for step in steps(name, 0, log.start, until_) for one in step.messages]
+    return [(at, message.key, message.timestamp) for at, message in found]
 
 
 def _of_files(base: str, folder: str, contents: bytes) -> Sequence[Callable[[fs.FileSystem], object]]:

@@ -330,10 +330,10 @@ class Kafka(KafkaLog):
             found = Slot.COMPACTED
         elif message is None:
             found = Slot.MARKER
-        elif message.transaction in log.aborted:
-            found = Slot.ABORTED
+        elif offset >= log.stable:
+            found = Slot.HELD_BACK
         else:
-            found = Slot.HELD_BACK if offset >= log.stable else Slot.MESSAGE
+            found = Slot.ABORTED if message.transaction in log.aborted else Slot.MESSAGE
         return OffsetContents(found, log.start, log.end, None if message is None else _as_read(message))
 
     def messages(self, ranges: RangeSet) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
