@@ -6,7 +6,8 @@ Spark, DuckDB, pyiceberg, deltalake and a database's own client read again and a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,14 @@ from tests.support.command_line import asked
 from tests.support.cuts import crash, cut_after
 from tests.support.foreign_readers import catalog_in_a_file
 from tests.support.live_streams import Make
-from tests.support.oracle import ORDERS
+from tests.support.oracle import ORDERS, Fields
 from tests.support.reading_in_a_loop import LoopInAThread, states_seen
 from tidemark.clients.environment import from_environment
 from tidemark.commit.protocol import Step
 from tidemark.ledger.records import LaneKind
 from tidemark.sinks.iceberg.catalog import opened
 from tidemark.sinks.iceberg.compacting import where_of
+from tidemark.sinks.iceberg.latest.compacting import where_of as where_of_a_view
 
 # Rows in their order. None: there is no table yet.
 Answer = list[Any] | None
@@ -65,8 +67,8 @@ def by_deltalake(base: str, columns: Sequence[str]) -> Answer:
     return [[row[name] for name in columns] for row in rows]
 
 
-def by_duckdb(files: Sequence[str] | None, columns: Sequence[str]) -> Answer:
-    if not files:
+def by_duckdb(files_of: Callable[[], Sequence[str] | None], columns: Sequence[str]) -> Answer:
+    if not (files := files_of()):
         return None if files is None else []
     with duckdb.connect() as connection:
         named = ", ".join(columns)
@@ -74,10 +76,20 @@ def by_duckdb(files: Sequence[str] | None, columns: Sequence[str]) -> Answer:
         return [[*row] for row in connection.sql(query, params=[[*files]]).fetchall()]
 
 
-def by_spark(spark: SparkSession, files: Sequence[str] | None, columns: Sequence[str]) -> Answer:
-    if not files:
+def by_spark(spark: SparkSession, files_of: Callable[[], Sequence[str] | None], columns: Sequence[str]) -> Answer:
+    if not (files := files_of()):
         return None if files is None else []
     return [[*row] for row in spark.read.parquet(*files).select(*columns).collect()]
+
+
+def totals_of(rows: Iterable[Fields]) -> Answer:
+    totals: dict[Any, list[Any]] = {}
+    for row in rows:
+        total = totals.setdefault(row.get("customer"), [0, None])
+        total[0] += 1
+        if (amount := row.get("amount")) is not None:
+            total[1] = (total[1] or 0) + float(amount)
+    return sorted(([customer, *total] for customer, total in totals.items()), key=repr)
 
 
 def iceberg_files(catalog: Path, where: Any) -> list[str] | None:
@@ -86,36 +98,51 @@ def iceberg_files(catalog: Path, where: Any) -> list[str] | None:
 
 
 class Stream:
-    """Orders that go into three lakes, with dead letters in one of two stores."""
+    """Orders that go into each type of lake table, with dead letters in one of two stores."""
 
     def __init__(self, make: Make, spark: SparkSession, store: str, catalog: Path) -> None:
         self.live = live = make(ORDERS, ledger={"type": "sql"})
+        by_key = {"key": "customer", "buckets": 2}
+        totals = {**by_key, "values": {"orders": "count", "total": {"sum": "amount"}}}
         self.sinks: list[dict[str, Any]] = [
-            {"type": "delta", "folder": live.name},
-            {"type": "iceberg", "folder": f"{live.name}_iceberg", "table": f"lake.{live.name}"},
-            {"type": "delta_latest", "folder": f"{live.name}_newest", "key": "customer", "buckets": 2},
+            {"type": kind, "folder": f"{live.name}_{kind}", **more}
+            for kind, more in {
+                "delta": {},
+                "iceberg": {"table": f"lake.{live.name}"},
+                "delta_latest": by_key,
+                "iceberg_latest": {**by_key, "table": f"lake.{live.name}_newest"},
+                "delta_aggregates": totals,
+                "iceberg_aggregates": {**totals, "table": f"lake.{live.name}_totals"},
+            }.items()
         ]
         self.letters = {"type": store} if store == "sql" else {"type": store, "folder": f"{live.name}_dead"}
         self.code()
         lake = f"{live.site.folder('lake')}/{live.name}"
-        where = where_of(live.opened, live.opened.stream.sinks[1])  # type: ignore[arg-type]
-        columns, newest = (*PLACE, "amount"), ("customer", *PLACE, "amount")
-        self.programs: dict[tuple[str, str], Callable[[], Answer]] = {
-            ("delta", "deltalake"): lambda: by_deltalake(lake, columns),
-            ("delta", "DuckDB"): lambda: by_duckdb(delta_files(lake), columns),
-            ("delta", "Spark"): lambda: by_spark(spark, delta_files(lake), columns),
-            ("iceberg", "DuckDB"): lambda: by_duckdb(iceberg_files(catalog, where), columns),
-            ("iceberg", "Spark"): lambda: by_spark(spark, iceberg_files(catalog, where), columns),
-            ("delta_latest", "deltalake"): lambda: by_deltalake(f"{lake}_newest", newest),
-            ("delta_latest", "Spark"): lambda: by_spark(spark, delta_files(f"{lake}_newest"), newest),
-        }
+        rows, newest, sums = (*PLACE, "amount"), ("customer", *PLACE, "amount"), ("customer", "orders", "total")
+        self.programs: dict[tuple[str, str], Callable[[], Answer]] = {}
+        for kind, columns in {"delta": rows, "delta_latest": newest, "delta_aggregates": sums}.items():
+            table, files = f"{lake}_{kind}", partial(delta_files, f"{lake}_{kind}")
+            self.programs[kind, "deltalake"] = partial(by_deltalake, table, columns)
+            self.programs[kind, "DuckDB"] = partial(by_duckdb, files, columns)
+            if kind != "delta_aggregates":
+                self.programs[kind, "Spark"] = partial(by_spark, spark, files, columns)
+        for kind, columns in {"iceberg": rows, "iceberg_latest": newest, "iceberg_aggregates": sums}.items():
+            files = partial(iceberg_files, catalog, self._where(kind))
+            self.programs[kind, "DuckDB"] = partial(by_duckdb, files, columns)
+            if kind == "iceberg":
+                self.programs[kind, "Spark"] = partial(by_spark, spark, files, columns)
         reasons = (*PLACE, "reason")
         if store == "delta":
-            self.programs["dead letters", "deltalake"] = lambda: by_deltalake(f"{lake}_dead", reasons)
-            self.programs["dead letters", "DuckDB"] = lambda: by_duckdb(delta_files(f"{lake}_dead"), reasons)
+            self.programs["dead letters", "deltalake"] = partial(by_deltalake, f"{lake}_dead", reasons)
+            files = partial(delta_files, f"{lake}_dead")
+            self.programs["dead letters", "DuckDB"] = partial(by_duckdb, files, reasons)
         else:
             self.programs["dead letters", "psycopg"] = self._by_psycopg
         self.states: dict[str, list[Answer]] = {table: [None, []] for table, _ in self.programs}
+
+    def _where(self, kind: str) -> Any:
+        (sink,) = (one for one in self.live.opened.stream.sinks if one.type == kind)
+        return (where_of if kind == "iceberg" else where_of_a_view)(self.live.opened, sink)  # type: ignore[arg-type]
 
     def code(self, *checks: dict[str, str]) -> None:
         """The stream file with these checks, as after a bug fix."""
@@ -191,6 +218,9 @@ def test_each_answer_is_a_committed_state(
     assert stream.states["delta"][-1] == stream.states["iceberg"][-1] == sorted(rows, key=repr)
     dead = [[*place, reason] for place, reason in expected.dead.items() if place != at]
     assert stream.states["dead letters"][-1] == sorted(dead, key=repr)
+    assert stream.states["delta_latest"][-1] == stream.states["iceberg_latest"][-1]
+    counted = [fields for place, fields in expected.rows.items() if place[:3] != at]
+    assert stream.states["delta_aggregates"][-1] == stream.states["iceberg_aggregates"][-1] == totals_of(counted)
     for table, states in stream.states.items():
         seen = states_seen(readers.of(table), states)
         assert len(states) - 1 in seen, table
