@@ -18,11 +18,12 @@ from tidemark.errors import Fenced, TooLarge, WrongUse
 from tidemark.ledger import selections
 from tidemark.ledger.codec import digest
 from tidemark.ledger.forgetting import origin
-from tidemark.ledger.ledger import REGISTER, head_key, record_key
+from tidemark.ledger.ledger import REGISTER, head_key, record_key, settled_key
 from tidemark.ledger.records import LaneKind, positions
 from tidemark.ledger.recovery.backup import back_up, restore, retire
 from tidemark.ledger.recovery.verifying import verify
 from tidemark.ledger.register import close_lane, open_lane
+from tidemark.ledger.stores.contract import sortable
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 KINDS = (MemoryStore, TransactionalStore)
@@ -328,6 +329,19 @@ def test_a_restored_ledger_counts_on_from_what_may_have_been_lost(tmp_path: Path
     assert final[1].generation > after[1].generation
     assert final[1].retired is None
     assert [origin(found[1].ledger) for found in (after, final)] == [before[1].ledger] * 2
+
+
+def test_a_mark_that_another_ledger_has_left_settles_nothing(tmp_path: Path) -> None:
+    """Of windows that the restored ledger has not committed yet."""
+    world = worked(TransactionalStore())
+    back_up(world.ledger, tmp_path / "backup")
+    place = TransactionalStore()
+    place.values[settled_key(LANE)] = sortable(99).encode()
+    there = moved(world, tmp_path / "backup", place)
+    protocol.commit(there.ledger, protocol.take(there.ledger, LANE, there.pin(), RUN), NoWork().verify())
+    last = there.head.last
+    assert last is not None
+    assert not there.ledger.is_settled(last)
 
 
 def changed(edit: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path], None]:

@@ -52,6 +52,19 @@ def commit(world: World) -> None:
     protocol.commit(world.ledger, protocol.take(world.ledger, LANE, world.pin(), RUN), NoWork().verify())
 
 
+def test_what_is_settled_stays_so(world: World) -> None:
+    """Who was asleep since the window before may mark that one as settled late, or ask for it."""
+    before = world.head.last
+    commit(world)
+    last = world.head.last
+    assert before is not None
+    assert last is not None
+    protocol.settle(world.ledger, world.sweeps, LANE)
+    world.ledger.mark_settled(before)
+    assert world.ledger.is_settled(last)
+    assert world.ledger.is_settled(before)
+
+
 def test_each_window_is_settled_by_itself(world: World) -> None:
     """A mark of the window before says nothing of this one."""
     commit(world)

@@ -311,17 +311,19 @@ class Ledger:
                 f"{self.stream}/{record.lane}: window {record.seq} stands in the head and is missing in the history, "
                 f"which one transaction has written. {RESTORE}"
             )
-        return self.store.read(settled_key(record.lane)) == sortable(record.seq).encode()
+        # Who has read the head some time ago may ask for a window that others have followed.
+        mark = self.store.read(settled_key(record.lane))
+        return mark is not None and mark >= sortable(record.seq).encode()
 
     def mark_settled(self, record: Record) -> None:
         """The last write of settling: the history record, or a mark in stores whose commit writes that record.
 
-        A late mark may replace the mark of a newer window. Then a run settles that window once more, without harm.
+        What is settled stays so: a late mark changes nothing. A sum that was published since would count a window twice.
         Raises WrongUse when the ledger was retired: the one that replaces it settles the window.
         """
         self.check_in_use()
         if self.store.commits_records:
-            self.store.put(settled_key(record.lane), sortable(record.seq).encode())
+            self._raise_mark(settled_key(record.lane), sortable(record.seq).encode())
             return
         key, recorded = record_key(record.lane, record.seq), encode(record)
         try:
@@ -330,6 +332,19 @@ class Ledger:
             )
         except CompareAndSetFailed as problem:
             raise self._contradicting(record, problem.current or b"") from None
+
+    def forget_settled(self, lane: str) -> None:
+        """Take the windows of a lane as not settled, where the mark of another ledger may be left: a backup has none."""
+        key = settled_key(lane)
+        if self.store.commits_records and self.store.read(key) is not None:
+            self.store.put(key, sortable(0).encode())
+
+    def _raise_mark(self, key: Key, mark: bytes) -> None:
+        while (stored := self.store.read(key)) is None or stored < mark:
+            try:
+                swap_surely(self.store, key, stored, mark, lambda now: now >= mark)
+            except CompareAndSetFailed:
+                continue
 
     def publish(self, committed_at: int, offsets: Offsets) -> None:
         """Show the ingest's offsets to other tools. A failed export is logged; the next commit exports newer offsets."""

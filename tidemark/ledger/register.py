@@ -466,7 +466,7 @@ def close_lane(ledger: Ledger, lane: str, because: str | None = None) -> None:
                 f"it up (tidemark ledger abandon {ledger.stream} {lane} --reason ...). Then the lane can be closed"
             )
         if head.state != LaneState.CLOSED:
-            # A closed head was settled before, whatever the mark says: a backup has no marks, and a late one may be older.
+            # A closed head was settled before, whatever the mark says: a backup has no marks.
             if head.last is not None and not ledger.is_settled(head.last):
                 raise Conflict(
                     f"window {head.seq} of {ledger.stream}/{lane} is committed and not settled yet: any run of {ledger.stream} "

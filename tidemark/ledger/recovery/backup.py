@@ -168,6 +168,7 @@ def restore(ledger: Ledger, path: Path) -> Summary:
             register = decode(value, Register, str(path))
         elif key[0] == "head":
             head = heads[key[1]] = decode(value, Head, str(path))
+            ledger.forget_settled(head.lane)
             _restore_head(ledger, head)
         elif not _is_last(heads, key):
             _put(ledger, key, value)
