@@ -33,20 +33,42 @@ def up(site: Site, names: Collection[str] = tuple(SERVERS), report: Report = pri
 
     Raises ServiceError naming the server, the reason and its log file. Started servers stay up, so that people can look.
     """
+    with starting(site, names, report):
+        pass
+
+
+@contextmanager
+def starting(site: Site, names: Collection[str], report: Report = print) -> Iterator[Starting]:
+    """As `up`, while the block runs, which can wait for those that it needs. At its end, each of them is ready."""
     with _alone(site):
         _check_disk(site.state)
+        check_port_base(site)
         running = processes.servers_running(site)
         servers = [ALL[name] for name in names]
         for server in servers:
             if server.name not in running:
                 _check_ports(site, server)
-        starting = _Starting(site, servers, running, report)
-        starting.run()
-        if starting.problems:
-            raise starting.problems[0]
+        started = Starting(site, servers, running, report)
+        try:
+            started.begin()
+            yield started
+            started.wait()
+        except BaseException:
+            # Also when interrupted. Nothing may start any more once the lock is free: a `down` would miss it.
+            started.stop()
+            raise
 
 
-class _Starting:
+def check_port_base(site: Site) -> None:
+    """Raises ServiceError if servers of this site run with other ports: on its own may be those of somebody else."""
+    if bases := processes.other_port_bases(site):
+        raise ServiceError(
+            f"servers in {site.state} run with TIDEMARK_PORT_BASE={', '.join(sorted(bases))}, and it is {site.port_base} "
+            "now. Set it to that, or end them: ./run down"
+        )
+
+
+class Starting:
     """Starts servers in parallel. Each has a thread, waits for those before it, and is watched until it is ready."""
 
     def __init__(self, site: Site, servers: Sequence[Server], running: Collection[str], report: Report) -> None:
@@ -58,19 +80,23 @@ class _Starting:
         self._threads = [threading.Thread(target=self._bring_up, args=(one,), name=one.name) for one in servers]
         self.problems: list[ServiceError] = []
 
-    def run(self) -> None:
-        try:
-            for thread in self._threads:
-                thread.start()
-            for thread in self._threads:
+    def begin(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def wait(self, *names: str) -> None:
+        """Return when the named servers are ready, or all. Raises the first ServiceError of any."""
+        for name in names or self._done:
+            self._done[name].wait()
+        if self.problems:
+            raise self.problems[0]
+
+    def stop(self) -> None:
+        """Start no further server, and wait for none."""
+        self._stop.set()
+        for thread in self._threads:
+            if thread.is_alive():
                 thread.join()
-        except BaseException:
-            # Interrupted. Nothing may start any more once the lock is free: a `down` would miss it.
-            self._stop.set()
-            for thread in self._threads:
-                if thread.is_alive():
-                    thread.join()
-            raise
 
     def _bring_up(self, server: Server) -> None:
         try:

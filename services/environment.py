@@ -16,8 +16,16 @@ ADMIN = "admin"
 DATABASE = "tidemark"
 # A bucket, and the id of the key that may do everything there.
 BUCKET = "tidemark"
+# For many short programs and little data, compiling costs Java more than it gains: a window takes two thirds of the time.
+# With one compiler its room for compiled code would be a fifth of the default, and full after some hundreds of queries.
+# Checking the classes of Spark and the servers at each start is a fifth of the start; the logging would warn of its absence.
+QUICK_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
+    "-Xlog:disable -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 _USERS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"
 _AUTH_MANAGER = "AIRFLOW__CORE__AUTH_MANAGER"
+_PAUSED = "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"
 _PARSED_EVERY = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
 
 
@@ -62,6 +70,7 @@ def connections(site: Site, *, warm: bool = False) -> dict[str, str]:
         },
         "LAKE_DEFAULT": {"conn_type": "fs", "extra": {"path": str(site.folder("lake"))}},
         "SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]", "extra": {"engine": warm}},
+        "SPARK_CLUSTER": {"conn_type": "spark", "host": spark_master(site), "extra": {"engine": warm}},
     }
     return {f"AIRFLOW_CONN_{name}": json.dumps(value) for name, value in values.items()}
 
@@ -113,6 +122,16 @@ def spark(site: Site) -> dict[str, str]:
     }
 
 
+def spark_master(site: Site) -> str:
+    """The server `spark-master`."""
+    return f"spark://{site.address('spark-master')}"
+
+
+def spark_secret(site: Site) -> dict[str, str]:
+    """The secret of the servers `spark-master` and `spark-worker`, made once for a site. Their jobs need it too."""
+    return {"_SPARK_AUTH_SECRET": _secret(site.folder("spark-master") / "secret")}
+
+
 def airflow(site: Site) -> dict[str, str]:
     """Airflow's settings: this repository's DAGs and plugins, its own port, nothing on other interfaces."""
     home = site.folder("airflow")
@@ -135,7 +154,7 @@ def airflow(site: Site) -> dict[str, str]:
         or "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
         _USERS: os.environ.get(_USERS) or f"{ADMIN}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
-        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        _PAUSED: os.environ.get(_PAUSED) or "False",
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
@@ -150,8 +169,9 @@ def airflow(site: Site) -> dict[str, str]:
 
 
 def _stream_folders(site: Site) -> str:
-    """The folders of stream files: the repository's, and one beside the servers' state."""
-    return os.pathsep.join([str(REPOSITORY / "dags" / "streams"), str(site.folder("streams"))])
+    """The folders of stream files: that of `home`, if it has begun, the repository's, and one beside the servers' state."""
+    own = [home(site) / "streams"] if has_begun(site) else []
+    return os.pathsep.join(map(str, [*own, REPOSITORY / "dags" / "streams", site.folder("streams")]))
 
 
 def password(site: Site, user: str = ADMIN) -> str:
@@ -167,8 +187,46 @@ def engines(site: Site) -> dict[str, str]:
     return {"TIDEMARK_ENGINES": str(folder)}
 
 
+def home(site: Site) -> Path:
+    """The TIDEMARK_HOME of this site: the ledger and the results that need no server."""
+    return site.state / "home"
+
+
+def begin_on_one_machine(site: Site) -> Path:
+    """Make the folders of `home`. From then on, `sql_default` and `lake_default` are what they are on one machine."""
+    home(site).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in ("lake", "streams"):
+        (home(site) / folder).mkdir(exist_ok=True)
+    return home(site)
+
+
+def on_one_machine(site: Site) -> dict[str, str]:
+    """The connections to what is in `home`; none before it has begun."""
+    if not has_begun(site):
+        return {}
+    ledger = {"conn_type": "sqlite", "host": str(home(site) / "ledger.db")}
+    lake = {"conn_type": "fs", "extra": {"path": str(home(site) / "lake")}}
+    return {
+        "TIDEMARK_HOME": str(home(site)),
+        "AIRFLOW_CONN_SQL_DEFAULT": json.dumps(ledger),
+        "AIRFLOW_CONN_LAKE_DEFAULT": json.dumps(lake),
+    }
+
+
+def has_begun(site: Site) -> bool:
+    """Whether `home` is there: a demonstration has begun before."""
+    return (home(site) / "lake").is_dir()
+
+
 def everything(site: Site) -> dict[str, str]:
-    return {**connections(site, warm=True), **spark(site), **engines(site), **airflow(site)}
+    return {
+        **connections(site, warm=True),
+        **spark(site),
+        **spark_secret(site),
+        **engines(site),
+        **airflow(site),
+        **on_one_machine(site),
+    }
 
 
 def log4j(level: str) -> str:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ from services.site import Site
 
 SITE_MARK = "TIDEMARK_SITE"
 SERVER_MARK = "TIDEMARK_SERVER"
+PORT_MARK = "TIDEMARK_SITE_PORT"
 
 
 # Servers outlive the program that started them. This list keeps Python from warning about them.
@@ -28,7 +30,7 @@ _started: list[subprocess.Popen[bytes]] = []
 def start(site: Site, server: str, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a server in a process group of its own. Its output goes to a new log file."""
     # Airflow's setproctitle writes its titles over the environment that we read, unless SPT_NOENV is set.
-    marks = {SITE_MARK: str(site.state), SERVER_MARK: server, "SPT_NOENV": "1"}
+    marks = {SITE_MARK: str(site.state), SERVER_MARK: server, PORT_MARK: str(site.port_base), "SPT_NOENV": "1"}
     with site.log_file(server).open("wb") as log:
         process = subprocess.Popen(
             command,
@@ -67,6 +69,15 @@ def servers_running(site: Site) -> set[str]:
         except (psutil.NoSuchProcess, psutil.AccessDenied, KeyError):
             continue
     return names
+
+
+def other_port_bases(site: Site) -> set[str]:
+    """The port bases of this site's living processes that are not its own: they were started with another setting."""
+    found = set()
+    for process in running(site):
+        with suppress(psutil.NoSuchProcess):
+            found.add(process.environ().get(PORT_MARK, str(site.port_base)))
+    return found - {str(site.port_base)}
 
 
 def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:

@@ -5,6 +5,7 @@ Comments explain surprising flags; `docs/services.md` says what was tried.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
@@ -110,10 +111,11 @@ def _kafka_prepare(site: Site) -> None:
 def _format(site: Site, conf: Path, data: Path, properties: Path) -> None:
     if (data / "meta.properties").exists():
         return
-    java = _java(site, "kafka", "128m", conf)
-    storage = [*java, "kafka.tools.StorageTool"]
-    cluster = _output([*storage, "random-uuid"]).split()[-1]
-    _output([*storage, "format", "-t", cluster, "-c", str(properties)])
+    # As the tool's `random-uuid` writes one, without the seconds of another Java. An option must not begin with "-".
+    cluster = "T" + base64.urlsafe_b64encode(secrets.token_bytes(16)).decode()[1:22]
+    # A short run: to compile its code well takes longer than to run it.
+    java = _java(site, "kafka", "128m", conf, "-XX:TieredStopAtLevel=1")
+    _output([*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)])
 
 
 def _kafka_command(site: Site) -> list[str]:
@@ -483,6 +485,40 @@ def _iceberg_ready(site: Site) -> None:
     urllib.request.urlopen(f"http://{site.address('iceberg')}/v1/config", timeout=5).close()
 
 
+# A Spark cluster of one worker, of the pyspark that is installed. It lets nobody in who does not know its secret.
+
+
+def _spark_daemon(site: Site, what: str, *options: str) -> list[str]:
+    program = [str(jars.of_pyspark().parent / "bin" / "spark-class")]
+    program += [f"org.apache.spark.deploy.{what}.{what.capitalize()}", "--host", "127.0.0.1"]
+    return [*program, "--webui-port", str(site.port(f"spark-{what}-page")), *options]
+
+
+def _spark_master_command(site: Site) -> list[str]:
+    return _spark_daemon(site, "master", "--port", str(site.port("spark-master")))
+
+
+def _spark_worker_command(site: Site) -> list[str]:
+    options = ("--cores", "2", "--memory", "2g", "--work-dir", str(site.folder("spark-worker", "work")))
+    return _spark_daemon(site, "worker", *options, environment.spark_master(site))
+
+
+def _spark_environment(site: Site) -> Environment:
+    guarded = "-Dspark.authenticate=true -Dspark.network.crypto.enabled=true"
+    daemon = {"SPARK_DAEMON_JAVA_OPTS": guarded, "SPARK_DAEMON_MEMORY": "256m"}
+    return {**environment.spark(site), **environment.spark_secret(site), **daemon}
+
+
+def _spark_ready(workers: int) -> Callable[[Site], None]:
+    def ready(site: Site) -> None:
+        with urllib.request.urlopen(f"http://{site.address('spark-master-page')}/json", timeout=5) as answer:
+            alive = json.load(answer)["aliveworkers"]
+        if alive < workers:
+            raise ServiceError(f"Spark's master has {alive} of {workers} workers")
+
+    return ready
+
+
 # Airflow
 
 
@@ -615,5 +651,20 @@ ON_DEMAND: dict[str, Server] = {
         Server("s3", _s3_command, _s3_ready, ports=("s3",)),
         Server("registry", _registry_command, _registry_ready, prepare=_registry_prepare, ports=("registry",)),
         Server("iceberg", _iceberg_command, _iceberg_ready, prepare=_iceberg_prepare, ports=("iceberg",)),
+        Server(
+            "spark-master",
+            _spark_master_command,
+            _spark_ready(0),
+            environment=_spark_environment,
+            ports=("spark-master", "spark-master-page"),
+        ),
+        Server(
+            "spark-worker",
+            _spark_worker_command,
+            _spark_ready(1),
+            environment=_spark_environment,
+            ports=("spark-worker-page",),
+            after=("spark-master",),
+        ),
     )
 }

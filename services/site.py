@@ -35,6 +35,9 @@ PORT_NAMES = (
     "s3",
     "registry",
     "iceberg",
+    "spark-master",
+    "spark-master-page",
+    "spark-worker-page",
 )
 
 

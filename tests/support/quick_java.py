@@ -24,13 +24,7 @@ JOB = REPOSITORY / "tests" / "jobs" / "usual_classes_job.py"
 
 _PATIENCE_SECONDS = 300.0
 
-# For many short programs and little data, compiling costs Java more than it gains: a window takes two thirds of the time.
-# With one compiler its room for compiled code would be a fifth of the default, and full after some hundreds of queries.
-# Checking the classes of Spark and the servers at each start is a fifth of the start; the logging would warn of its absence.
-OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
-    "-Xlog:disable -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+OPTIONS = environment.QUICK_JAVA
 # Java shares no classes of a program in whose class path is a folder with files. spark-submit begins it with the folder of
 # Spark's settings, of which only those of the log are looked for there.
 _JAVA = """#!/bin/sh
