@@ -82,6 +82,10 @@ class Airflow:
         _, known = self.call("GET", f"/api/v2/dags/{dag}")
         self.call("PUT", f"/api/v2/parseDagFile/{known['file_token']}")
 
+    def unpause(self, stream: str) -> None:
+        """Let the DAGs of a stream run, by the clock too."""
+        self.call("PATCH", f"/api/v2/dags?dag_id_pattern={stream}__%25", {"is_paused": False})
+
     def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> str:
         """Trigger a run and give its id."""
         run_id = f"manual__{uuid.uuid4().hex[:12]}"

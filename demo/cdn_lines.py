@@ -39,32 +39,33 @@ class CdnMessage:
     timestamp_ms: int
 
 
-def messages(count: int, since: datetime, *, seed: int = 1, first: int = 0) -> Iterator[CdnMessage]:
+def messages(count: int, since: datetime, *, seed: int = 1, first: int = 0, formats: int = 2) -> Iterator[CdnMessage]:
     """`count` messages, beginning with number `first` of this seed; number 0 is from the time `since`.
 
-    The same number, seed and time give the same message.
+    The same number, seed, time and formats give the same message. With `formats` 1, no line is of the second one.
     """
     for number in range(first, first + count):
-        yield message(number, since + STEP * number, seed)
+        yield message(number, since + STEP * number, seed, formats)
 
 
-def message(number: int, at: datetime, seed: int = 1) -> CdnMessage:
+def message(number: int, at: datetime, seed: int = 1, formats: int = 2) -> CdnMessage:
     chance = random.Random(f"{seed}/{number}")
     client = f"203.0.113.{chance.randrange(256)}"
     key = None if chance.random() < NO_KEY_SHARE else client.encode()
     kind = chance.random()
     if kind < TOMBSTONE_SHARE:
         return CdnMessage(key or client.encode(), None, _milliseconds(at))
-    line = _line(chance, number, client, at, code=chance.choice(CODES))
+    tabs = formats > 1 and number % 3 == 0
+    line = _line(chance, number, client, at, code=chance.choice(CODES), tabs=tabs)
     if kind < TOMBSTONE_SHARE + INVALID_SHARE:
-        line = _spoiled(chance, number, client, at, line)
+        line = _spoiled(chance, number, client, at, line, tabs=tabs)
     return CdnMessage(key, line, _milliseconds(at))
 
 
-def _line(chance: random.Random, number: int, client: str, at: datetime, code: int) -> bytes:
+def _line(chance: random.Random, number: int, client: str, at: datetime, *, code: int, tabs: bool) -> bytes:
     host, path = chance.choice(HOSTS), chance.choice(PATHS).format(n=number % 1000)
     method, size, seconds = chance.choice(METHODS), chance.randrange(100, 5_000_000), chance.random() * 3
-    if number % 3 == 0:
+    if tabs:
         when = at.strftime("%Y-%m-%d\t%H:%M:%S")
         parts = [when, "FRA2-C1", str(size), client, method, host, path, str(code), f"{seconds:.3f}", "HTTP/2.0"]
         return "\t".join(parts).encode()
@@ -72,13 +73,13 @@ def _line(chance: random.Random, number: int, client: str, at: datetime, code: i
     return f'{client} - - [{when}] "{method} http://{host}{path} HTTP/1.1" {code} {size} {seconds:.3f}'.encode()
 
 
-def _spoiled(chance: random.Random, number: int, client: str, at: datetime, line: bytes) -> bytes:
+def _spoiled(chance: random.Random, number: int, client: str, at: datetime, line: bytes, *, tabs: bool) -> bytes:
     """A line made invalid in one of several ways."""
     way = chance.randrange(4)
     if way == 0:
         return line[: len(line) // 2]
     if way == 1:
-        return _line(chance, number, client, at, code=0)
+        return _line(chance, number, client, at, code=0, tabs=tabs)
     if way == 2:
         return line + b"\xff\xfe"
     return b""
@@ -89,7 +90,14 @@ def _milliseconds(at: datetime) -> int:
 
 
 def produce(
-    bootstrap_servers: str, topic: str, count: int, *, seed: int = 1, first: int = 0, rate: float | None = None
+    bootstrap_servers: str,
+    topic: str,
+    count: int,
+    *,
+    seed: int = 1,
+    first: int = 0,
+    rate: float | None = None,
+    formats: int = 2,
 ) -> None:
     """Send messages to a topic, the last of them with the present time. `rate`: messages per second, None for all at once.
 
@@ -113,7 +121,7 @@ def produce(
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers, linger_ms=20, batch_size=256 * 1024, acks="all")
     began = time.monotonic()
     try:
-        for sent, one in enumerate(messages(count, since, seed=seed, first=first)):
+        for sent, one in enumerate(messages(count, since, seed=seed, first=first, formats=formats)):
             if rate is not None:
                 time.sleep(max(0.0, began + sent / rate - time.monotonic()))
             waiting.append(producer.send(topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms))

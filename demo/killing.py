@@ -14,6 +14,7 @@ from services import processes
 from tidemark.errors import TidemarkError
 from tidemark.ledger.ledger import Ledger
 from tidemark.ledger.records import INGEST, Pending
+from tidemark.offsets.counting import number_of
 
 # A window takes seconds, of which most pass between the first file and the commit. On a busy machine it takes longer.
 LOOK_SECONDS = 0.05
@@ -29,14 +30,14 @@ class Killed:
 
 
 class KillInTheMiddle:
-    """While the block runs, waits for the moment at which to kill the job of `run`, in a thread of its own.
+    """While the block runs, waits for the moment at which to kill the job of a run, in a thread of its own.
 
     A job that seems to be at that moment is stopped first, and then looked at once more. What stands still commits nothing,
     so it is certain that a killed job was in the middle. A job that was faster goes on; `killed` stays None if no other
     window comes.
 
-    `files` counts what an attempt has stored, `jobs` gives the processes of the job, none as long as it cannot be killed as a
-    whole, and `say` hears what is waited for, each time that it changes.
+    `run` is the run's name, or how that begins. `files` counts what an attempt has stored, `jobs` gives the processes of the
+    job, none as long as it cannot be killed as a whole, and `say` hears what is waited for, each time that it changes.
     """
 
     def __init__(
@@ -87,13 +88,15 @@ class KillInTheMiddle:
             self._tell(f"for the first file of {generation}")
             return None
         if not (job := self._jobs()):
-            self._tell(f"for the processes of {generation}; {files} files are there")
+            self._tell(f"for the processes of {generation}; {number_of(files, 'file')} stored")
             return None
         processes.send(job, signal.SIGSTOP)
         try:
             if self._held() == pending:
                 processes.send(job, signal.SIGKILL)
-                self._tell(f"no longer: SIGKILL to {len(job)} processes at {generation}; {files} files are there")
+                self._tell(
+                    f"no longer: SIGKILL to {len(job)} processes at {generation}; {number_of(files, 'file')} stored"
+                )
                 return Killed(pending, files, len(job))
         finally:
             # For what was killed, this says nothing.
@@ -105,7 +108,7 @@ class KillInTheMiddle:
         """The window that the run holds now, claimed and not committed."""
         found = self._ledger.head(INGEST)
         pending = found.head.pending if found else None
-        held = pending is not None and pending.attempt is not None and pending.attempt.run == self._run
+        held = pending is not None and pending.attempt is not None and pending.attempt.run.startswith(self._run)
         return pending if held else None
 
     def _tell(self, waits: str) -> None:

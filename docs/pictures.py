@@ -1,6 +1,6 @@
 """The pictures of docs/airflow-pages.md: the pages of the demo, as a browser shows them.
 
-./run demo                # once: fills the pages
+./run demo --all          # once: fills the pages
 python -m docs.pictures   # takes the pictures again, into docs/pictures/
 """
 
@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from playwright.sync_api import Page
 
 from demo.airflow import Airflow
-from demo.story import FROM_NOW, TOPIC
+from demo.on_servers import FROM_NOW, TOPIC
 from services import environment
 from services.site import Site
 from tests.support.browser import logged_in
@@ -36,7 +36,7 @@ HeldWindow = Callable[[Page], None]
 
 def main() -> int:
     site = Site.from_environment()
-    os.environ.update({**environment.connections(site), **environment.spark(site)})
+    os.environ.update(environment.everything(site))
     FOLDER.mkdir(exist_ok=True)
     airflow = Airflow(site)
     with logged_in(airflow, width=WIDTH, patience_ms=120_000) as page:

@@ -10,11 +10,11 @@ from services.errors import ServiceError
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Filled as soon as the demo begins, which ends there."""
+    """Gets the jars' profiles as soon as the demo begins, which ends there; `all` for those of all servers."""
     found: list[str] = []
 
-    def fetch(_: object) -> None:
-        found.append("jars")
+    def fetch(_: object, *profiles: str) -> None:
+        found.extend(profiles or ["all"])
         raise ServiceError("no further")
 
     monkeypatch.setattr("services.jars.fetch", fetch)
@@ -31,6 +31,9 @@ def test_a_word_that_it_does_not_know_starts_nothing(
     assert (ended.value.code, started) == (code, [])
 
 
-def test_without_a_word_it_starts(started: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["demo"])
-    assert (demo.main(), started) == (1, ["jars"])
+@pytest.mark.parametrize(("words", "jars"), [([], ["kafka", "spark", "hadoop-aws"]), (["--all"], ["all"])])
+def test_it_starts_with_the_jars_that_it_needs(
+    words: list[str], jars: list[str], started: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["demo", *words])
+    assert (demo.main(), started) == (1, jars)

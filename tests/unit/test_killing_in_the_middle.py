@@ -101,7 +101,7 @@ def test_it_waits_for_the_claim_and_for_the_first_file(scene: Scene) -> None:
         scene.there = False
         scene.job.store()
         scene.says("for the processes of window 1, which generation ")
-        assert scene.said[-1].endswith(" has claimed; 1 files are there")
+        assert scene.said[-1].endswith(" has claimed; 1 file stored")
         assert scene.job.received == []
         scene.there = True
         until(lambda: killing.killed, "the job was not killed", 60)
