@@ -153,6 +153,11 @@ class Refusals:
         """Whether Kafka no longer is what a pinned window was pinned on."""
         return any(self._changed(window) for _, window, _ in self.pending())
 
+    def changed_since_commit(self) -> bool:
+        """The same of a window that was committed before it was read, and has no receipt."""
+        unread = (one.record for one in self.oracle.ledger.committed() if one.record.receipt is None)
+        return any(self._changed(record.window) for record in unread)
+
     def _changed(self, window: Window) -> bool:
         for one in window.ranges:
             topic = self.world.kafka.held.get(one.topic)
@@ -281,7 +286,9 @@ def _out_of_range(world: Refusals, case: Case) -> bool:
 
 
 def _source_changed(world: Refusals, case: Case) -> bool:
-    return world.changed_since_pin() or not world.undisturbed(case.actor)
+    """Nothing was committed, unless the window was committed before it was read."""
+    late = world.changed_since_commit() and "Nothing was committed" not in case.text
+    return late or world.changed_since_pin() or not world.undisturbed(case.actor)
 
 
 def _held_back(world: Refusals, case: Case) -> bool:
