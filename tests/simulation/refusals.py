@@ -165,7 +165,9 @@ class Refusals:
             if topic is None or log is None or topic.topic_id != window.topic_ids[one.topic]:
                 return True
             cut = any(epoch > (one.leader_epoch or 0) and first < one.until for epoch, first in log.epochs)
-            if one.start < log.start or one.until > self.readable(log, window.isolation) or cut:
+            # Of a partition of which nothing is read, a transaction may hold back what was read before.
+            end = self.readable(log, window.isolation) if one.start < one.until else log.end
+            if one.start < log.start or one.until > end or cut:
                 return True
         return False
 
