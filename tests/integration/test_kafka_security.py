@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.support import tokens
 from tests.support.live_streams import LiveStream
 from tests.support.secure import SecureKafka, connect, marked, watched
 from tests.support.sink_topics import written
+from tests.support.waiting import running_threads
 from tidemark.clients.connections import Connection
 from tidemark.clients.kafka import admission
 from tidemark.clients.kafka.clients import token_urls
@@ -152,7 +152,7 @@ def test_a_login_that_became_wrong_is_tried_once_by_each_client(
     log.names()
     secure.user(name, "another password")
     # Those of other tests may end meanwhile.
-    before = set(threading.enumerate())
+    before = running_threads()
 
     def consumed() -> None:
         with consumer_of(endpoint):
@@ -166,7 +166,7 @@ def test_a_login_that_became_wrong_is_tried_once_by_each_client(
             client()
         tries = [one for one in caplog.messages if one.startswith("Bootstrap connection to ")]
         assert len(tries) == 1
-        assert set(threading.enumerate()) <= before
+        assert running_threads() <= before
 
 
 @pytest.mark.full

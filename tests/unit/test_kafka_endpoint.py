@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from tests.support.certificates import Certificates
 from tests.support.covering import REPOSITORY
+from tests.support.waiting import running_threads
 from tidemark.clients.connections import Connection
 from tidemark.clients.kafka.clients import jaas, java_settings, python_settings, token_urls
 from tidemark.clients.kafka.endpoint import EXTRAS, KafkaEndpoint, PasswordLogin, Tls, TokenLogin, kafka_endpoint
@@ -366,12 +367,12 @@ def test_a_broker_that_is_just_restarting_is_asked_until_the_time_is_up() -> Non
         address = f"127.0.0.1:{server.getsockname()[1]}"
         extra = {**SCRAM, "bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT", "allow_insecure": True}
         # Those of other tests may end meanwhile.
-        before = set(threading.enumerate())
+        before = running_threads()
         with pytest.raises(Unreachable, match="did not answer"):
             KafkaLog(endpoint(extra), timeout_ms=1_000).names()
         # One of the client, those that ask why, and more of the client.
         assert len(ended) > 5
-        assert set(threading.enumerate()) <= before
+        assert running_threads() <= before
         server.shutdown(socket.SHUT_RDWR)
 
 
