@@ -359,8 +359,7 @@ NO_ROOM = "No space left on device"
 
 class VerificationFailed(TidemarkError):
     """Raised when the messages read are not those that were stored, skipped or made dead letters; or rows were
-    computed twice and came out differently; or a message was read twice, or outside the window. Nothing was
-    committed.
+    computed twice and came out differently; or a message was read twice, or outside the window.
 
     To do: run again. If the error stays, a sink loses or doubles messages, or Tidemark reads wrongly: report it. In
     a compaction, nothing was replaced.
@@ -382,8 +381,7 @@ class RowsRecomputed(TidemarkError):
 
 
 class TooManyInvalid(TidemarkError):
-    """Raised when more messages of a window are invalid or failed than `limits.max_invalid` allows; nothing was
-    committed.
+    """Raised when more messages of a window are invalid or failed than `limits.max_invalid` allows.
 
     To do: [dead-letters.md](dead-letters.md#when-too-many-messages-are-invalid).
     """
@@ -449,7 +447,7 @@ EXIT_CODES: Mapping[int, ExitCode] = {
     # The same code finds the same invalid messages in the pinned window.
     EXIT_FAILED: ExitCode(
         "processing or verification failed",
-        "read the log; nothing was committed. See "
+        "read the log, which says what was committed. See "
         "[too many invalid messages](dead-letters.md#when-too-many-messages-are-invalid)",
         retried=True,
         but=(TooManyInvalid,),

@@ -89,7 +89,7 @@ def test_the_five_most_frequent_reasons_are_named(make: Make) -> None:
         live.ingest()
     said = str(caught.value)
     assert "21 of the 27 messages" in said
-    shown = said.partition("Reasons: ")[2].partition(". Nothing was committed")[0].split("; ")
+    shown = said.partition("Reasons: ")[2].partition(". Correct the stream file")[0].split("; ")
     assert shown == [
         f"6 x 'matches no pattern', such as {topic}/0@15",
         *(

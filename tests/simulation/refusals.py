@@ -77,6 +77,16 @@ class Refusals:
         rule = next((_RULES[kind] for kind in type(case.problem).__mro__ if kind in _RULES), _never)
         kind = type(case.problem).__name__
         check(rule(self, case), f"{case.name} is refused without a reason: {kind}: {case.text}")
+        check(self._is_outcome(case), f"{case.name} says of the ledger what is not so: {kind}: {case.text}")
+
+    def _is_outcome(self, case: Case) -> bool:
+        """Whether the ledger has what an error says that its attempt has left there."""
+        if not self.undisturbed(case.actor):
+            return True
+        unread = [one for one in self.oracle.ledger.committed() if one.record.receipt is None]
+        return ("Nothing was committed" not in case.text or bool(self.pending())) and (
+            "has no receipt: replay" not in case.text or bool(unread)
+        )
 
     def undisturbed(self, actor: Actor) -> bool:
         """Whether nobody else has worked since it began, nothing has happened to it, and no late write was on its way."""
@@ -288,9 +298,7 @@ def _out_of_range(world: Refusals, case: Case) -> bool:
 
 
 def _source_changed(world: Refusals, case: Case) -> bool:
-    """Nothing was committed, unless the window was committed before it was read."""
-    late = world.changed_since_commit() and "Nothing was committed" not in case.text
-    return late or world.changed_since_pin() or not world.undisturbed(case.actor)
+    return world.changed_since_commit() or world.changed_since_pin() or not world.undisturbed(case.actor)
 
 
 def _held_back(world: Refusals, case: Case) -> bool:

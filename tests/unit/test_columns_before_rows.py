@@ -181,7 +181,7 @@ def test_an_attempt_whose_columns_were_changed_meanwhile_commits_nothing(place: 
     place.prepare({**BEFORE, "more": "date"})
     place.check_unchanged(BEFORE)
     place.prepare(AFTER)
-    with pytest.raises(Conflict, match=r"another stream file has changed the columns of .* Nothing was committed"):
+    with pytest.raises(Conflict, match=r"another stream file has changed the columns of .* Run it again"):
         place.check_unchanged(BEFORE)
     place.check_unchanged(AFTER)
 

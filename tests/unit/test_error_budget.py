@@ -79,7 +79,7 @@ def test_what_is_said_names_counts_limits_reasons_and_where_to_look() -> None:
     assert "17 of the 100 messages of window 4 of orders/ingest are invalid (share 0.17)" in str(said)
     assert "limits.max_invalid allows number 16, share 0.1." in str(said)
     assert "3 x 'reason 0', such as logs/0@0; 3 x 'reason 1', such as logs/1@10; " in str(said)
-    assert "such as logs/4@40; 2 with other reasons. Nothing was committed" in str(said)
+    assert "such as logs/4@40; 2 with other reasons. Correct the stream file" in str(said)
 
 
 @pytest.mark.parametrize("count", [1, 5])

@@ -28,7 +28,7 @@ from tests.simulation.playing import Failure, Play, failure_of, shortened, stage
 from tests.simulation.steps import Program, Step, drawn
 from tests.simulation.themes import THEMES
 from tests.simulation.world import Setting
-from tests.simulation.wrong_refusals import WRONG
+from tests.simulation.wrong_refusals import WRONG, WRONG_FOR
 from tests.support.quick import some_of
 from tidemark.clients.hbase import gateway
 from tidemark.ledger.records import INGEST
@@ -186,6 +186,12 @@ def test_a_failure_is_told_in_words() -> None:
 @pytest.mark.parametrize(("program", "bug"), KEPT_FOR.items())
 def test_a_kept_program_finds_what_it_was_kept_for(program: str, bug: str) -> None:
     with planting(PLANTED[bug]):
+        assert failure_of(kept()[program]) is not None
+
+
+@pytest.mark.parametrize("program", WRONG_FOR)
+def test_a_kept_program_finds_a_wrong_answer(program: str) -> None:
+    with WRONG_FOR[program].planted():
         assert failure_of(kept()[program]) is not None
 
 

@@ -82,6 +82,6 @@ def too_many(window: str, used: BudgetUse, budget: ErrorBudget, frequent: Sequen
     what = f"invalid or failed ({used.failed} failed)" if used.failed else "invalid"
     return TooManyInvalid(
         f"{used.dead_letters} of the {number_of(used.read, 'message')} of {window} are {what} (share {used.share:.4g}); "
-        f"limits.max_invalid allows {budget}. Reasons: {'; '.join(shown)}. Nothing was committed; the window stays "
-        "pinned. Correct the stream file or the code, or raise limits.max_invalid, and run again."
+        f"limits.max_invalid allows {budget}. Reasons: {'; '.join(shown)}. Correct the stream "
+        "file or the code, or raise limits.max_invalid, and run again."
     )

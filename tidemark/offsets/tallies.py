@@ -152,7 +152,7 @@ def check_once(repeated: Iterable[tuple[TopicPartition, int]], what: str) -> Non
     """
     for at, number in repeated:
         if number:
-            raise VerificationFailed(f"{at}: {number} {what} came more than once. {_AGAIN}")
+            raise VerificationFailed(f"{at}: {number} {what} came more than once")
 
 
 def check_read(tallies: Iterable[PartitionTally], wanted: RangeSet) -> None:
@@ -166,19 +166,14 @@ def check_read(tallies: Iterable[PartitionTally], wanted: RangeSet) -> None:
         (hull,) = wanted.only([tally.at]).hull() or (None,)
         if hull is None:
             raise VerificationFailed(
-                f"{tally.at}: {number_of(tally.read.number, 'message', 'was', 'were')} read, and none is wanted. {_AGAIN}"
+                f"{tally.at}: {number_of(tally.read.number, 'message', 'was', 'were')} read, and none is wanted"
             )
         if tally.first is None or tally.last is None or not hull.start <= tally.first <= tally.last < hull.until:
-            raise VerificationFailed(
-                f"{tally.at}: offsets {tally.first} to {tally.last} were read, of {hull}. {_AGAIN}"
-            )
+            raise VerificationFailed(f"{tally.at}: offsets {tally.first} to {tally.last} were read, of {hull}")
         number = wanted.count(tally.at)
         if tally.read.number > number:
             read = number_of(tally.read.number, "message", "was", "were")
-            raise VerificationFailed(f"{tally.at}: {read} read at {number_of(number, 'offset')}. {_AGAIN}")
-
-
-_AGAIN = "Nothing was committed; the next attempt reads the same offsets again."
+            raise VerificationFailed(f"{tally.at}: {read} read at {number_of(number, 'offset')}")
 
 
 def verify(
@@ -213,7 +208,7 @@ def _same(left: str, expected: Count, right: str, counted: Count) -> None:
     what = f"{left}: {expected.number}, {right}: {counted.number}"
     if expected.number == counted.number:
         what += f", but not the same ones (ack values {expected.ack} and {counted.ack})"
-    raise VerificationFailed(f"{what}. Nothing was committed; the next attempt reads the same window again.")
+    raise VerificationFailed(what)
 
 
 def _same_content(tally: PartitionTally, sink: str, acknowledged: Acknowledged) -> None:
@@ -222,5 +217,5 @@ def _same_content(tally: PartitionTally, sink: str, acknowledged: Acknowledged) 
     raise VerificationFailed(
         f"{tally.at}: rows to store and those acknowledged by sink {sink} have other contents (digests {tally.content} and "
         f"{acknowledged.content}). Spark computed them more than once, for example after it lost an executor, and they came "
-        "out differently. Nothing was committed; the next attempt computes all of them again."
+        "out differently"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from typing import Protocol
@@ -18,15 +18,15 @@ from tidemark.commit.protocol import Fence, HeldWindow, Listener, Step, Work, no
 from tidemark.errors import (
     AlreadyCommitted,
     AuthenticationFailed,
+    Fenced,
     NotAuthorized,
     OffsetsOutOfRange,
     ProcessingFailed,
     TidemarkError,
     WrongUse,
 )
-from tidemark.ledger.records import Pending, Record, Window
+from tidemark.ledger.records import Guarantee, Pending, Record, Window
 from tidemark.ledger.register import check_not_paused, named_ranges
-from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import ingest, lanes, pacing
 from tidemark.runs.windows.changes_since_pin import lost_since_pin
@@ -139,7 +139,10 @@ def _process_one(
         check_still_there(opened, f"window {seq} of {opened.ledger.stream}/{lane}", window.sinks)
     work = ready.work(seq, window, longer=longer)
 
+    steps: list[Step] = []
+
     def heard(step: Step) -> None:
+        steps.append(step)
         work.progress.step = step.value
         # The work itself says which sink it has stored.
         if step != Step.SINK_STORED:
@@ -160,18 +163,43 @@ def _process_one(
                 on_step=heard,
             )
         except Exception as problem:
-            known = ready.translate(problem)
-            if isinstance(known, OffsetsOutOfRange):
-                raise _deleted(opened, lane, seq) from problem
-            if known is not problem and isinstance(known, NotAuthorized | AuthenticationFailed):
-                raise _not_let(opened, lane, known) from problem
-            # Ours of another kind say what they are about.
-            failed = isinstance(known, ProcessingFailed) and (type(known) is ProcessingFailed or known is not problem)
-            if failed and known is not None and window is not None:
-                raise type(known)(
-                    f"window {seq} of {opened.ledger.stream}/{lane}, {named_ranges(window.hull())}: {known}"
-                ) from problem
-            raise
+            known = _explained(ready, seq, window, problem)
+            if known is None:
+                raise
+            if window is not None and (outcome := _outcome(window, steps)) and not isinstance(known, Fenced):
+                known.args = (f"{str(known).removesuffix('.')}. {outcome}",)
+            if known is problem:
+                raise
+            raise known from problem
+
+
+def _explained(ready: Ready, seq: int, window: Window | None, problem: Exception) -> TidemarkError | None:
+    """The error that a person sees, with the window that it is about; None for an unknown one."""
+    opened, lane = ready.opened, ready.lane
+    known = ready.translate(problem)
+    if isinstance(known, OffsetsOutOfRange) and window is not None:
+        return _deleted(opened, lane, window)
+    if known is not problem and isinstance(known, NotAuthorized | AuthenticationFailed):
+        return _not_let(opened, lane, known)
+    # Ours of another kind say what they are about.
+    failed = isinstance(known, ProcessingFailed) and (type(known) is ProcessingFailed or known is not problem)
+    if failed and known is not None and window is not None:
+        return type(known)(f"window {seq} of {opened.ledger.stream}/{lane}, {named_ranges(window.hull())}: {known}")
+    return known
+
+
+def _outcome(window: Window, steps: Sequence[Step]) -> str | None:
+    """What an attempt that has failed after some steps leaves in the ledger; None where its error says that.
+
+    The work on the data does not know it: with `at_most_once` the commit comes first.
+    """
+    if Step.VERIFIED in steps:
+        return None
+    if window.guarantee != Guarantee.AT_MAX_ONCE:
+        return "Nothing was committed: the window stays pinned, and the next attempt reads the same offsets again."
+    if Step.COMMITTED not in steps:
+        return None
+    return "The window was committed before it was read (at_most_once), and has no receipt: replay its offsets."
 
 
 def _not_let(opened: OpenStream, lane: str, known: WrongUse) -> WrongUse:
@@ -183,15 +211,17 @@ def _not_let(opened: OpenStream, lane: str, known: WrongUse) -> WrongUse:
     return type(known)(f"{opened.log.endpoint.principal}: {known}")
 
 
-def _deleted(opened: OpenStream, lane: str, seq: int) -> OffsetsOutOfRange:
+def _deleted(opened: OpenStream, lane: str, window: Window) -> OffsetsOutOfRange:
     """The error when Kafka has deleted messages of a window after its pin. It names the exact offsets."""
-    pending = _pending(opened, lane)
-    lost = lost_since_pin(opened, pending.window) if pending else RangeSet()
-    return OffsetsOutOfRange(
-        f"Kafka has deleted {', '.join(map(str, lost)) or 'messages'} since window {seq} of {opened.ledger.stream}/{lane} was "
-        "pinned. Nothing was committed. To go on without them, set `on_out_of_range` in the stream file and give the window "
-        f"up: tidemark ledger abandon {opened.ledger.stream} {lane} --reason ..."
-    )
+    lost, stream = lost_since_pin(opened, window), opened.ledger.stream
+    deleted = ", ".join(map(str, lost)) or "messages"
+    said = f"Kafka has deleted {deleted} since window {window.seq} of {stream}/{lane} was pinned"
+    if window.guarantee != Guarantee.AT_MAX_ONCE:
+        said += (
+            ". To go on without them, set `on_out_of_range` in the stream file and give the window up: "
+            f"tidemark ledger abandon {stream} {lane} --reason ..."
+        )
+    return OffsetsOutOfRange(said)
 
 
 def _pending(opened: OpenStream, lane: str) -> Pending | None:

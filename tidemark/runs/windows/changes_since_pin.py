@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import SourceChanged
-from tidemark.ledger.records import Guarantee, Window, WindowRange
+from tidemark.ledger.records import Window, WindowRange
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.live.kafka_now import asked_surely, newer_epochs
 from tidemark.runs.live.open_stream import OpenStream
@@ -16,14 +16,7 @@ from tidemark.runs.live.open_stream import OpenStream
 def check_since_pin(opened: OpenStream, lane: str, window: Window) -> None:
     """Step 5: check that Kafka is as it was at the pin. Raises SourceChanged."""
     if changes := changes_since_pin(opened.log, window):
-        after = (
-            "It was committed before it was read (at_most_once), and has no receipt: replay what Kafka has now of its offsets"
-            if window.guarantee == Guarantee.AT_MAX_ONCE
-            else "Nothing was committed"
-        )
-        raise SourceChanged(
-            f"Kafka changed while window {lane}/{window.seq} was processed: {'; '.join(changes)}. {after}."
-        )
+        raise SourceChanged(f"Kafka changed while window {lane}/{window.seq} was processed: {'; '.join(changes)}")
 
 
 def changes_since_pin(kafka: KafkaLog, window: Window) -> list[str]:

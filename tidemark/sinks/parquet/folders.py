@@ -27,7 +27,7 @@ LEDGER_FILE = "_tidemark_ledger.json"
 # Hadoop's names for the scheme that Arrow and delta-rs call `s3`.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 # Of what was written, and is not where it belongs.
-MEANWHILE = "its disk may have been mounted or unmounted meanwhile. Nothing was committed. Mount it, and run again"
+MEANWHILE = "its disk may have been mounted or unmounted meanwhile. Mount it, and run again"
 # What delta-rs says where a disk or a bucket has not done what it was asked to: other errors of its own are about the table.
 _OF_STORES = re.compile(r"Object Store error|Generic (?!DeltaTable\b)\w+ error|Error performing|error sending request")
 # What Arrow and delta-rs say of a bucket that does not take its key, and of one that does not exist.

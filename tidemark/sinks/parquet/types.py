@@ -147,7 +147,7 @@ def columns_unchanged(place: object) -> Iterator[None]:
     except WrongUse as problem:
         raise Conflict(
             f"a run with another stream file has changed the columns of {place}, which had no rows, while this attempt wrote: "
-            f"{problem}. Nothing was committed. Run it again"
+            f"{problem}. Run it again"
         ) from problem
 
 

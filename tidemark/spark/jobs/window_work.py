@@ -284,9 +284,7 @@ class SparkWork:
     def verify(self) -> Receipt:
         self.progress.step = "verifying"
         if self._stored.keys() != {one.name for one in self._sinks}:
-            raise VerificationFailed(
-                f"{sorted(self._stored)} were written, not the window's sinks. Nothing was committed."
-            )
+            raise VerificationFailed(f"{sorted(self._stored)} were written, not the window's sinks")
         verify(self._tallies, self._stored, self._dead if self._writes_dead_letters else None)
         check_since_pin(self._opened, self._lane, self._window)
         places = tuple(sink.receipt(self._context) for sink in self._sinks)

@@ -205,8 +205,7 @@ def refuse_invented(rows: DataFrame) -> DataFrame:
     named = "; ".join(f"{_at(row)} index {row[INDEX]} {row[_PROBLEM]}" for row in invented)
     raise TransformRefused(
         f"the transform gives rows that cannot be told apart or come from nowhere: {named}. It has to give "
-        f"{', '.join(GIVEN_BACK[:-1])} as they came, and each row of a message with an `_index` of its own. "
-        "Nothing was committed."
+        f"{', '.join(GIVEN_BACK[:-1])} as they came, and each row of a message with an `_index` of its own"
     )
 
 

@@ -19,8 +19,7 @@ from tidemark.spark.runtime.plan_nodes import Node, nodes_of
 
 COMPUTED_AGAIN = (
     "Spark has lost rows of this window that it kept, for example with an executor, and has computed them again. They may "
-    "differ now: the stream has a function of its own, or SQL whose result can differ from one time to the next. "
-    "Nothing was committed; the next attempt computes all of them again"
+    "differ now: the stream has a function of its own, or SQL whose result can differ from one time to the next"
 )
 
 # How Spark's plans name steps in which a row depends on others.
