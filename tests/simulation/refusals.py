@@ -182,9 +182,9 @@ class Refusals:
         return False
 
     def claimed(self, actor: Actor) -> set[Place]:
-        """What lanes have claimed at any moment since a program began."""
+        """What lanes have claimed at any moment since a program began, in the ledger that it has opened."""
         found: set[Place] = set()
-        values = self.world.ledger.network.values.get(REGISTER, ())
+        values = actor.opened.ledger.store.network.values.get(REGISTER, ())
         before = [value for at, value in values if at <= actor.began][-1:]
         for value in (*before, *(value for at, value in values if at > actor.began)):
             for lane in decode(value, Register, "the register").lanes.values():
