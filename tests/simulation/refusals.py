@@ -20,7 +20,7 @@ from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.errors import TidemarkError
 from tidemark.ledger.codec import decode
 from tidemark.ledger.ledger import REGISTER
-from tidemark.ledger.records import INGEST, LaneKind, LaneState, Register, Window
+from tidemark.ledger.records import INGEST, LaneKind, LaneState, Record, Register, Window
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs.requests import answers
 
@@ -83,9 +83,8 @@ class Refusals:
         """Whether the ledger has what an error says that its attempt has left there."""
         if not self.undisturbed(case.actor):
             return True
-        unread = [one for one in self.oracle.ledger.committed() if one.record.receipt is None]
         return ("Nothing was committed" not in case.text or bool(self.pending())) and (
-            "has no receipt: replay" not in case.text or bool(unread)
+            "has no receipt: replay" not in case.text or bool(self.unread())
         )
 
     def undisturbed(self, actor: Actor) -> bool:
@@ -165,8 +164,11 @@ class Refusals:
 
     def changed_since_commit(self) -> bool:
         """The same of a window that was committed before it was read, and has no receipt."""
-        unread = (one.record for one in self.oracle.ledger.committed() if one.record.receipt is None)
-        return any(self._changed(record.window) for record in unread)
+        return any(self._changed(record.window) for record in self.unread())
+
+    def unread(self) -> list[Record]:
+        """The windows that were committed before they were read, and have no receipt."""
+        return [one.record for one in self.oracle.ledger.committed() if one.record.receipt is None]
 
     def _changed(self, window: Window) -> bool:
         for one in window.ranges:
@@ -246,8 +248,8 @@ def _held(world: Refusals, case: Case) -> bool:
     heads = {lane: world.oracle.ledger.head(lane) for lane in (INGEST, *world.oracle.open_lanes())}
     pending = [(lane, head.head.pending) for lane, head in heads.items() if head is not None]
     held = [(lane, one.attempt) for lane, one in pending if one is not None and one.attempt is not None]
-    written = [one.record for one in world.oracle.ledger.committed() if one.record.receipt is None]
-    holders = [(lane, one) for lane, one in held if one.run != own] + [(one.lane, one.attempt) for one in written]
+    holders = [(lane, one) for lane, one in held if one.run != own]
+    holders += [(one.lane, one.attempt) for one in world.unread()]
     # It was told a moment ago.
     return any(has_lease(world.oracle, lane, one.generation, one.taken_at, _A_MOMENT_MS) for lane, one in holders)
 
@@ -288,7 +290,8 @@ def _out_of_range(world: Refusals, case: Case) -> bool:
     """Some log has lost what is named, or what is to be read next."""
     if not world.happened & {"retain", "recreate", "delete topic", "cut", "compact", "isolation"}:
         return False
-    pinned = {place for _, window, _ in world.pending() for place in each(world.oracle.ledger.covers(window))}
+    windows = [window for _, window, _ in world.pending()] + [record.window for record in world.unread()]
+    pinned = {place for window in windows for place in each(world.oracle.ledger.covers(window))}
     ends = world.oracle.positions()
     # An ingest that has not begun is to begin where the stream file says.
     start = world.world.setting.start

@@ -56,10 +56,10 @@ class Ready:
         if self._mounts is None:
             writes = [one for one in self.opened.stream.sinks if window is None or window.counts_for(one.name)]
             mounts = FolderMarks(self.opened.ledger, self.opened.connections, writes)
-            for one in writes:
-                if one.name in WRITTEN:
-                    prepare(self.opened, one)
-            mounts.prepared()
+            with mounts.preparing():
+                for one in writes:
+                    if one.name in WRITTEN:
+                        prepare(self.opened, one)
             self._mounts = mounts
         return Work(self.world, self.opened, self.lane, self._mounts)
 

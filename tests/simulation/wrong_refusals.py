@@ -309,6 +309,9 @@ WRONG_FOR: dict[str, Replacement] = {
     "a_log_is_cut_below_a_window_that_is_committed_first": Replacement(
         "tidemark.runs.processing", "_outcome", _says_that_nothing_was_committed
     ),
+    "a_mount_point_that_is_prepared_is_taken_for_a_folder": Replacement(
+        "tidemark.sinks.parquet.folders", "check_new", _nothing
+    ),
 }
 WRONG: dict[str, Replacement] = {
     "a row of totals does not name what it has counted": Replacement(

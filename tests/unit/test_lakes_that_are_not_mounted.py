@@ -209,8 +209,8 @@ def test_what_was_written_to_a_mount_point_is_never_committed(tmp_path: Path, ki
     """The disk went away under a writer: what it wrote was there, and read back, until the disk was there again."""
     disk = Disk(tmp_path, KINDS[kind])
     mounts = disk.begins()
-    disk.prepare()
-    mounts.prepared()
+    with mounts.preparing():
+        disk.prepare()
     mounts.check([disk.writes()], ["lake"])
     disk.goes()
     place = disk.writes()
@@ -224,22 +224,24 @@ def test_what_was_written_to_a_mount_point_is_never_committed(tmp_path: Path, ki
 @pytest.mark.covers("N76")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mount_point_that_is_prepared_in_the_place_of_a_folder_is_found(tmp_path: Path, kind: str) -> None:
-    """Whoever prepares it marks it, as one that nobody has written."""
+    """Whoever prepares it would mark it, as one that nobody has written."""
     disk = Disk(tmp_path, KINDS[kind])
     mounts = disk.begins()
-    disk.prepare()
-    mounts.prepared()
+    with mounts.preparing():
+        disk.prepare()
     mounts = disk.begins()
     disk.goes()
     with pytest.raises(Unreachable):
         _prepares(disk, mounts)
+    assert not [*disk.mounted.rglob("*.json")], "a later job would take this mark for that of the folder"
     disk.is_back()
-    mounts.prepared()
+    with mounts.preparing():
+        pass
 
 
 def _prepares(disk: Disk, mounts: FolderMarks) -> None:
-    disk.prepare()
-    mounts.prepared()
+    with mounts.preparing():
+        disk.prepare()
 
 
 @pytest.mark.covers("N76")
@@ -250,7 +252,8 @@ def test_an_own_sink_without_a_mark_is_known_by_its_newest_folder(tmp_path: Path
     (tmp_path / "lake" / OWNER_FILE).unlink()
     opened, own = lake.stream.opened, OwnSink(name="lake", type="own", folder="lake")
     mounts = FolderMarks(opened.ledger, opened.connections, [own])
-    mounts.prepared()
+    with mounts.preparing():
+        pass
     assert (tmp_path / "lake" / OWNER_FILE).exists()
     (tmp_path / "lake").rename(tmp_path / "not mounted")
     (tmp_path / "lake").mkdir()
@@ -334,7 +337,8 @@ def test_what_others_have_read_again_before_it_was_published_is_no_disk_that_is_
     world.replay(offsets((0, 0, 5)), "run 2")
     opened = world.opened
     mounts = FolderMarks(opened.ledger, opened.connections, opened.stream.sinks)
-    mounts.prepared()
+    with mounts.preparing():
+        pass
     ingested, replayed = (place for one in opened.ledger.committed() for place in one.record.places)
     mounts.check([ingested, replayed], ["delta"])
     generation = replayed.place["folder"].rpartition("=")[2]

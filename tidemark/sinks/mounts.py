@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -35,11 +36,14 @@ class FolderMarks:
         self._marks = {self._base(place): mark for place in self._places if (mark := self._mark(place)) is not None}
         check_mounted(ledger, connections, self._places)
 
-    def prepared(self) -> None:
-        """Once all folders are prepared: see that they are those that were there, and note the mark of a new one.
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Within this, all folders are prepared. Sees that they are those that were there, and notes the mark of a new one.
 
         A folder that its sink leaves without a mark is marked here. Raises Unreachable.
         """
+        with folders.keeping_marks(self._marks):
+            yield
         for place in self._places:
             mark = self._mark(place)
             if (

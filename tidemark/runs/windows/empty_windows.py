@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener
+from tidemark.errors import StaleLedger
 from tidemark.ledger.records import Attempt, Receipt, Record, Window
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live.open_stream import OpenStream
@@ -18,8 +19,12 @@ class NothingToRead:
         self._now = now
 
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
+        """Raises StaleLedger for a window that has offsets to read."""
         if covers:
-            raise ValueError(f"window {window.seq} has offsets to read: {covers!r}")
+            raise StaleLedger(
+                f"window {window.seq} was given up meanwhile, and another run has pinned {covers} under its number. Nothing "
+                "was skipped or erased: ask again"
+            )
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...
 

@@ -109,20 +109,22 @@ def prepare(
             table.alter.set_table_properties(dict(statistics), raise_if_not_exists=False)
 
     try:
-        # "ignore": another program may have made the table first, and then its mark is checked. Where several make it at the
-        # same time, it is there even if this one has lost. It must not try again: with the library's own retries, a creation
-        # that finds version 0 taken becomes version 1, and replaces the owner's mark.
-        with suppress(CommitFailedError), folders.naming(base):
-            DeltaTable.create(
-                folders.escaped(base),
-                wanted,
-                mode="ignore",
-                partition_by=[partition],
-                configuration=configuration,
-                storage_options=folders.options(base),
-                raise_if_key_not_exists=False,
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
+        if not exists(base):
+            folders.check_new(base)
+            # "ignore": another program may have made the table first, and then its mark is checked. Where several make it at
+            # the same time, it is there even if this one has lost. It must not try again: with the library's own retries, a
+            # creation that finds version 0 taken becomes version 1, and replaces the owner's mark.
+            with suppress(CommitFailedError), folders.naming(base):
+                DeltaTable.create(
+                    folders.escaped(base),
+                    wanted,
+                    mode="ignore",
+                    partition_by=[partition],
+                    configuration=configuration,
+                    storage_options=folders.options(base),
+                    raise_if_key_not_exists=False,
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                )
         change(base, checked)
     except TableNotFoundError as problem:
         raise folders.refusal(base, problem) from problem

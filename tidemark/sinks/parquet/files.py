@@ -159,6 +159,7 @@ def own(base: str, stream: str, ledger: str, sink: str) -> None:
     """
     mine = {"stream": stream, "ledger": ledger, "sink": sink}
     if not (mark := owner(base)):
+        folders.check_new(base)
         marking.mark(base, folders.OWNER_FILE, mine)
         mark = owner(base)
     if check_owner(base, mark, stream, ledger):

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -146,6 +147,29 @@ def check_stored(base: str, folder: str) -> None:
     if not there or not has_mark(base):
         what = f"{base} has no mark of its owner" if there else f"{folder} was written, and is not there"
         raise Unreachable(f"{what}: {MEANWHILE}")
+
+
+_MARKED: ContextVar[frozenset[str]] = ContextVar("marked", default=frozenset())
+
+
+@contextmanager
+def keeping_marks(bases: Iterable[str]) -> Iterator[None]:
+    """Within this, nobody gives a new mark to these folders and those below, which have one: see `check_new`."""
+    token = _MARKED.set(_MARKED.get() | frozenset(bases))
+    try:
+        yield
+    finally:
+        _MARKED.reset(token)
+
+
+def check_new(base: str) -> None:
+    """Called by whoever is about to mark a folder that has no mark. Raises Unreachable for one that had a mark just now.
+
+    Its disk has gone away. A mark in the empty mount point would be taken for the folder's own by a later job, which would
+    commit what is gone once the disk is back.
+    """
+    if any(f"{base}/".startswith(f"{one}/") for one in _MARKED.get()):
+        raise Unreachable(f"{base} had the mark of its owner just now, and has none: {MEANWHILE}")
 
 
 def check_there(

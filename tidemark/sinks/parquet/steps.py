@@ -71,8 +71,10 @@ def compact(
     register = ledger.register()
     if register is None:
         raise WrongUse(f"{ledger.stream} has not been read yet: there is nothing to compact")
+    marked = [base] if folders.has_mark(base) else []
     folders.check_there(base, (window.record for window in ledger.committed()))
-    parquet_files.own(base, ledger.stream, register[1].ledger, sink.name)
+    with folders.keeping_marks(marked):
+        parquet_files.own(base, ledger.stream, register[1].ledger, sink.name)
 
     def heard(step: CompactionStep) -> None:
         log.info("compaction of %s/%s: %s", ledger.stream, sink.name, step.value)
@@ -96,7 +98,8 @@ def compact(
         held = compactions.replace(ledger, held, made[-1])
         heard(CompactionStep.REPLACED)
     # A ledger that took the place of this one meanwhile may name what is removed.
-    parquet_files.own(base, ledger.stream, register[1].ledger, sink.name)
+    with folders.keeping_marks([base]):
+        parquet_files.own(base, ledger.stream, register[1].ledger, sink.name)
     compacting.remove_replaced(ledger, held.value, base, _claim(held).generation)
     heard(CompactionStep.REMOVED)
     compactions.finish(ledger, held)

@@ -109,12 +109,12 @@ class _Ready:
         places = (*(one for one in opened.stream.sinks if one.name in writes), *letters)
         mounts = FolderMarks(opened.ledger, opened.connections, places)
         check_own_output(opened)
-        for sink in sinks:
-            if sink.name in writes:
-                sink.prepare(name, ledger)
-        if letters:
-            dead_letters.prepare(name, ledger)
-        mounts.prepared()
+        with mounts.preparing():
+            for sink in sinks:
+                if sink.name in writes:
+                    sink.prepare(name, ledger)
+            if letters:
+                dead_letters.prepare(name, ledger)
         if not _checked_before(opened):
             check_rows(spark, opened.stream)
         return spark, sinks, dead_letters, mounts
