@@ -2,8 +2,8 @@
 
 Two processes with servers of their own share a machine. So now and then a right answer comes too late, while a fault fails
 twice. Tests of the commit protocol are the exception: a fault of the protocol may show once in a thousand times. They are
-run again only when a deadline has passed, which says nothing about results. Unit tests share these processes, and the same
-holds for them: a deadline is waited for again, and nothing else.
+run again only when a deadline has passed, which says nothing about results. The same holds for unit tests, but for those of
+modules that open sockets, or begin threads or processes: these meet what other tests of their process have left there.
 
 The report has the seconds of the first failure as the test's property FAILED_FIRST: `.ci/summary.py` does not count them.
 """
@@ -25,6 +25,7 @@ PROTOCOL = tuple(
 )
 # The errors of deadlines: of `waiting.until`, of a process, and of the browser.
 LATE = [r"^TooLate\b", r"^TimeoutExpired\b", r"^TimeoutError\b"]
+SHARED = ("socket", "subprocess", "threading")
 FAILED_FIRST = "failed_first"
 _seconds_lost: dict[str, float] = {}
 
@@ -41,10 +42,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.startswith((*PROTOCOL, "tests/unit/")):
+        alone = item.nodeid.startswith("tests/unit/") and not _shares(item)
+        if alone or item.nodeid.startswith(PROTOCOL):
             item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=LATE))
-        elif item.nodeid.startswith(ON_SERVERS):
+        elif item.nodeid.startswith((*ON_SERVERS, "tests/unit/")):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def _shares(item: pytest.Item) -> bool:
+    """Whether the module of a unit test works with what all of its process share. The simulation's programs repeat exactly."""
+    names = vars(getattr(item, "module", None) or object) if isinstance(item, pytest.Function) else {}
+    return "simulation" not in item.nodeid and any(name in names for name in SHARED)
 
 
 @pytest.hookimpl(tryfirst=True)

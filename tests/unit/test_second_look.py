@@ -17,6 +17,9 @@ from tests.support.second_look import FAILED_FIRST, PROTOCOL
 
 ON_SERVERS = "tests/integration/test_it.py"
 WITHOUT = "tests/unit/test_that.py"
+SHARES = "tests/unit/test_a_thread.py"
+SIMULATION = "tests/unit/test_simulation.py"
+IMPORTS = "import threading\n"
 TEST = """
 def test_{name}(runs=[]):
     from tests.support.waiting import TooLate, until
@@ -41,6 +44,8 @@ CASES = {
     "twice_on_servers": Case(ON_SERVERS, "runs.clear(); assert 1 == 2", ["RERUN", "FAILED"]),
     "of_the_protocol": Case(PROTOCOL[0], "assert 1 == 2", ["FAILED"]),
     "without_servers": Case(WITHOUT, "assert 1 == 2", ["FAILED"]),
+    "of_a_thread": Case(SHARES, "assert 1 == 2", AGAIN),
+    "of_the_simulation": Case(SIMULATION, "assert 1 == 2", ["FAILED"]),
     "until_of_the_protocol": Case(PROTOCOL[-1], UNTIL, AGAIN),
     "a_process_of_the_protocol": Case(PROTOCOL[-1], PROCESS, AGAIN),
     "the_browser_of_the_protocol": Case(PROTOCOL[-1], BROWSER, AGAIN),
@@ -62,7 +67,9 @@ def run(folder: Path, *options: str) -> str:
         path = folder / case.file
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
-            file.write(TEST.format(name=name, fails=case.fails))
+            file.write(
+                (IMPORTS if case.file in (SHARES, SIMULATION) else "") + TEST.format(name=name, fails=case.fails)
+            )
     plugins = ("-p", "tests.support.second_look", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", *plugins, *options, "tests"]
     environment = {"PYTHONPATH": str(REPOSITORY), "PATH": ""}
