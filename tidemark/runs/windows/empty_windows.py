@@ -7,6 +7,7 @@ from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener
 from tidemark.errors import StaleLedger
 from tidemark.ledger.records import Attempt, Receipt, Record, Window
+from tidemark.ledger.register import named_ranges
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.live.open_stream import OpenStream
 from tidemark.runs.windows import lanes
@@ -22,8 +23,8 @@ class NothingToRead:
         """Raises StaleLedger for a window that has offsets to read."""
         if covers:
             raise StaleLedger(
-                f"window {window.seq} was given up meanwhile, and another run has pinned {covers} under its number. Nothing "
-                "was skipped or erased: ask again"
+                f"window {window.seq} was given up meanwhile, and another run has pinned {named_ranges(covers)} "
+                "under its number. Nothing was skipped or erased: ask again"
             )
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...
