@@ -19,8 +19,8 @@ from tidemark.errors import EXIT_WRONG_USE, NotConfirmed
 
 Command = Callable[..., None]
 
-_YES = Annotated[bool, typer.Option("--yes", help="act without asking; needed where no terminal is")]
-_DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="only show what would be done, and change nothing")]
+_YES = Annotated[bool, typer.Option("--yes", help="act without asking; needed without a terminal")]
+_DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="only show what would be done; change nothing")]
 
 
 def at_terminal() -> bool:

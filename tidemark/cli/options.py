@@ -9,10 +9,12 @@ import typer
 
 Stream = Annotated[str, typer.Argument(help="a stream's name, or its file")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
-Html = Annotated[Path | None, typer.Option("--html", help="also write the report into this file, as a page of its own")]
-RunName = Annotated[str, typer.Option("--run", help="the name of the run; to go on with a failed run, its name")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="the job's log on standard error, also at a terminal")]
-TakeOver = Annotated[bool, typer.Option("--take-over", help="take the window although its holder seems alive")]
+Html = Annotated[
+    Path | None, typer.Option("--html", help="also write the report to this file, as a self-contained page")
+]
+RunName = Annotated[str, typer.Option("--run", help="the name of the run; to continue a failed run, its name")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="the job's log on standard error, even at a terminal")]
+TakeOver = Annotated[bool, typer.Option("--take-over", help="take the window even if its holder seems alive")]
 
 From = Annotated[
     list[str] | None,
@@ -25,16 +27,12 @@ Until = Annotated[
 Since = Annotated[
     str, typer.Option(help="from the first message at or after this time, like 2026-11-21T07:00:00Z, per partition")
 ]
-UntilTime = Annotated[
-    str, typer.Option(help="up to the first message at or after this time; to the end where there is none")
-]
+UntilTime = Annotated[str, typer.Option(help="up to the first message at or after this time; without one, to the end")]
 IfNone = Annotated[
-    str, typer.Option(help="where no message is at or after --since: fail, or end to take nothing of that partition")
+    str, typer.Option(help="if no message is at or after --since: fail, or end to read nothing of that partition")
 ]
-Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger")]
+Reason = Annotated[str, typer.Option(help="the reason, which the ledger stores")]
 ApprovedBy = Annotated[
     str,
-    typer.Option(
-        help="the second person who has approved it, where `limits.approve_above` asks for one; kept in the ledger"
-    ),
+    typer.Option(help="the person who has approved it, if `limits.approve_above` requires one; stored in the ledger"),
 ]

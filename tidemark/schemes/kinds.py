@@ -221,16 +221,16 @@ class Pattern(Part):
     ]
     fields: Items[FieldName] = Field(
         default=(),
-        description="Which field each group gives, in the order of the groups; each pattern gives all fields. A group that "
-        "takes no part in a match gives null. Not needed if the groups have names, and refused if it contradicts them. Java "
+        description="The field of each group, in the order of the groups; each pattern gives all fields. A group that does "
+        "not match gives null. Not needed with named groups, and refused if it contradicts them. Java "
         "allows only letters and digits in such names, so a "
         "field `status_code` needs a group without a name, and this list.",
     )
     timestamp: TimeForms | None = Field(
         default=None,
-        description="How this form writes its times, as [Spark's datetime patterns]"
-        "(https://spark.apache.org/docs/4.2.0/sql-ref-datetime-pattern.html) say: a form, or a list of which the first that "
-        "fits counts. Needed if a field is a timestamp.",
+        description="The form of its times, as one of [Spark's datetime patterns]"
+        "(https://spark.apache.org/docs/4.2.0/sql-ref-datetime-pattern.html) or a list, of which the first match counts. "
+        "Needed if a field is a timestamp.",
     )
 
     @property
@@ -263,10 +263,8 @@ class RegexScheme(NamedFields):
     names_are_fixed = ""
 
     type: Literal["regex"]
-    patterns: Annotated[
-        Items[Pattern], Field(min_length=1, description="The forms that a line may have, in the order of the tries.")
-    ]
-    max_line_bytes: Annotated[int, Field(ge=1, le=2_147_483_647, description="A longer line is invalid.")] = (
+    patterns: Annotated[Items[Pattern], Field(min_length=1, description="The forms of a line, tried in this order.")]
+    max_line_bytes: Annotated[int, Field(ge=1, le=2_147_483_647, description="Longer lines are invalid.")] = (
         16 * 1024 * 1024
     )
     max_match_ms: Annotated[
@@ -274,7 +272,7 @@ class RegexScheme(NamedFields):
         Field(
             ge=1,
             le=600_000,
-            description="How much one pattern may do for one line. 100,000 looks at characters are 1 ms.",
+            description="The limit for one pattern on one line: 1 ms is 100,000 character reads.",
         ),
     ] = 1_000
 
@@ -337,13 +335,13 @@ class JsonScheme(SchemePart):
     ] = None
     unknown: Literal["drop", "keep", "fail"] = Field(
         default="drop",
-        description="What becomes of keys that are not named: ignored, or kept in a field `unknown`; `fail`: they make the "
+        description="How to handle unnamed keys: ignored, or kept in a field `unknown`; `fail`: they make the "
         "message invalid.",
     )
     as_text: Items[FieldName] = Field(
         default=(),
-        description="Fields whose decimal, date, `timestamp_ntz`, array, map or struct is checked, and then stored as text, as "
-        "all of these were before fields had their types.",
+        description="Fields whose decimal, date, `timestamp_ntz`, array, map or struct is validated, and then stored as "
+        "text, as in earlier versions.",
     )
     timestamp: TimeForms | None = Field(
         default=None,
@@ -409,14 +407,14 @@ class DelimitedScheme(NamedFields):
     """UTF-8 text with a separator between its fields, which are given in their order."""
 
     type: Literal["delimited"]
-    separator: Annotated[str, Field(min_length=1, max_length=20, description="One character or several.")] = ","
+    separator: Annotated[str, Field(min_length=1, max_length=20, description="One or more characters.")] = ","
     quote: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
         default='"',
-        description="May enclose a field, which may then hold separators, line ends, and quotes written twice. Quotes anywhere "
-        "else are invalid. `null`: a quote is a character like any other.",
+        description="May enclose a field, which may then contain separators, line ends, and doubled quotes. Quotes anywhere "
+        "else are invalid. `null`: a quote is an ordinary character.",
     )
     timestamp: TimeForms | None = Field(
-        default=None, description="How times are written, as for `regex`. Needed if a field is a timestamp."
+        default=None, description="The form of times, as for `regex`. Needed if a field is a timestamp."
     )
 
     @model_validator(mode="after")
@@ -529,14 +527,14 @@ class AvroScheme(SchemeWithSchemas):
             description="Fields of the record by name ([or another](schemes.md#other-names)), which the schema must have "
             "in that type. `string` is Avro's string or "
             "enum, `integer` int or long, `double` float or double, `timestamp` timestamp-millis or -micros, `binary` bytes or "
-            "fixed; [the others](schemes.md#types) are as Avro names them; each may be a union with null. Other fields of the "
-            "record may have any type, and are read over.",
+            "fixed; [the others](schemes.md#types) are as Avro names them; each may be a union with null. Other fields of "
+            "the record may have any type, and are ignored.",
         ),
     ]
     schema_file: FileName | None = Field(
         default=None,
-        description="The schema that all messages are written with, as JSON, next to the stream file. A field that the schema "
-        "lacks, or has in another type, is refused with code 2. The digest in receipts covers both files.",
+        description="The schema of all messages, as JSON, next to the stream file. A field that the schema lacks, or has in "
+        "another type, is refused with code 2. The digest in receipts covers both files.",
     )
     registry: ConnectionName | None = Field(
         default=None,
@@ -609,7 +607,7 @@ class FunctionScheme(SchemePart):
     function: Annotated[FunctionName, Field(description="The function, as `module:name`.")]
     given: Annotated[
         dict[FieldName, FieldType],
-        Field(min_length=1, alias="fields", description="The fields of the rows that it gives, and their types."),
+        Field(min_length=1, alias="fields", description="The fields of the rows that it returns, and their types."),
     ]
 
     def own_fields(self) -> Fields:

@@ -25,8 +25,8 @@ Unsent = Annotated[
     str | None,
     Field(
         min_length=1,
-        description="The text that stands for [a value which was not sent](sinks.md#values-that-were-not-sent), as Debezium "
-        "writes it: a message with it in a field is a dead letter. `null`: it is a value like any other.",
+        description="The placeholder for [a value that was not sent](sinks.md#values-that-were-not-sent), as Debezium writes "
+        "it: a message with it in a field is a dead letter. `null`: it is an ordinary value.",
     ),
 ]
 Key = Annotated[
@@ -34,8 +34,8 @@ Key = Annotated[
     Field(
         min_length=1,
         max_length=16,
-        description="The field that is the key, or a list of fields. A table keeps the key that it "
-        "was made with, and Tidemark refuses another one.",
+        description="The field that is the key, or a list of fields. A table keeps the key that it was created with, and "
+        "Tidemark refuses another one.",
     ),
     BeforeValidator(_one_or_several, json_schema_input_type=FieldName | Items[FieldName]),
     AfterValidator(_each_once),

@@ -17,15 +17,17 @@ class Alarm(Part):
 
     latency_minutes: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="Raise the [latency alarm](monitoring.md#the-latency-alarm) when the oldest message of each of the last "
+        description="Raise the [latency alarm](monitoring.md#the-latency-alarm) if the oldest message of each of the last "
         "`windows` windows was older than this at the commit.",
     )
     windows: Annotated[
-        int, Field(ge=1, le=LAST_WINDOWS, description="How many windows in a row raise the latency alarm.")
+        int, Field(ge=1, le=LAST_WINDOWS, description="The number of consecutive windows that raise the latency alarm.")
     ] = 3
     allowed_lag: Annotated[
         int,
         Field(
-            ge=0, description="Up to this many offsets per partition are no lag for the [status](monitoring.md#status)."
+            ge=0,
+            description="Up to this many unread offsets per partition do not count as lag for the "
+            "[status](monitoring.md#status).",
         ),
     ] = 0

@@ -23,21 +23,21 @@ class Audits(Part):
 
     after_commit: LevelName | None = Field(
         default=None,
-        description="The [level](audit.md#levels) of the audit that follows each run that has committed windows.",
+        description="The [level](audit.md#levels) of the audit after each run that has committed windows.",
     )
     cron: Cron | None = Field(
-        default=None, description="When an audit runs by the clock, in the time zone of [`schedule`](#schedule)."
+        default=None, description="When an audit runs on schedule, in the time zone of [`schedule`](#schedule)."
     )
-    level: Annotated[LevelName, Field(description="The level of the audit by the clock.")] = "sinks"
+    level: Annotated[LevelName, Field(description="The level of the scheduled audit.")] = "sinks"
     hours: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="An audit of rows looks at what was committed within this many hours. Without it, at everything.",
+        description="An audit of rows covers what was committed within this many hours; without this key, everything.",
     )
 
     share: Annotated[str, AfterValidator(_share)] | None = Field(
         default=None,
-        description="An audit of rows looks at this [share](audit.md#a-share-of-the-data) of the data, such as `5%`: each day "
-        "at another one. Without it, at everything.",
+        description="An audit of rows covers this [share](audit.md#a-share-of-the-data) of the data, such as `5%`, another "
+        "part each day; without this key, everything.",
     )
 
     @model_validator(mode="after")

@@ -33,5 +33,5 @@ def _of_one_message(condition: str) -> str:
 Condition = Annotated[
     str,
     AfterValidator(_of_one_message),
-    Field(min_length=1, description="A condition in Spark's SQL: a message for which it holds is invalid."),
+    Field(min_length=1, description="A condition in Spark's SQL: a message for which it is true is invalid."),
 ]

@@ -42,26 +42,26 @@ PoolName = Annotated[Text, Field(min_length=1, max_length=256)]
 class Engine(Part):
     """How Airflow runs the Spark jobs. With `master`, any other resolved master is refused."""
 
-    spark: ConnectionName = Field(default="spark_default", description="The Spark connection. It decides the master.")
+    spark: ConnectionName = Field(default="spark_default", description="The Spark connection, which sets the master.")
     master: Text | None = Field(
         default=None,
-        description="The master that the connection must have; Tidemark refuses any other. `yarn` has to be written here, "
-        "because Airflow's provider also gives `yarn` for a connection that it cannot read.",
+        description="The master that the connection must have; Tidemark refuses any other. For YARN, write `yarn` here, "
+        "because Airflow's provider also returns `yarn` for a connection that it cannot read.",
     )
     conf: Annotated[dict[Text, Text], AfterValidator(shown_to_people)] = Field(
         default_factory=dict,
-        description="Spark settings. No secrets: put them into [connections](engines.md#settings-of-a-file-system). No "
-        "deploy mode but `client`.",
+        description="Spark settings. Put secrets into [connections](engines.md#settings-of-a-file-system) instead. The only "
+        "deploy mode is `client`.",
     )
     pool: Annotated[PoolName, Field(description="Airflow pool for the Spark tasks of the ingest.")] = "default_pool"
     replay_pool: PoolName | None = Field(
         default=None,
-        description="Airflow pool for the Spark tasks of replays, backfills and audits, otherwise that of `pool`. With a "
-        "pool of their own, they never hold up an ingest.",
+        description="Airflow pool for the Spark tasks of replays, backfills and audits; by default that of `pool`. With "
+        "their own pool, they never delay an ingest.",
     )
     queue: PoolName | None = Field(
         default=None,
-        description="The queue of all tasks, for executors that have queues, as Celery's. Otherwise Airflow's own default.",
+        description="The queue of all tasks, for executors with queues, such as Celery's; by default Airflow's default queue.",
     )
     retries: Annotated[
         int, Field(ge=0, le=100, description="The number of retries of every task. A retry reads the pinned window.")
@@ -78,8 +78,8 @@ class Engine(Part):
         Field(
             ge=1,
             le=44_640,
-            description="The time-out of the Spark tasks of replays, backfills, audits and erasures, at most 31 days. An audit "
-            "starts over with each try, so it has to end within this time.",
+            description="The time-out of the Spark tasks of replays, backfills, audits and erasures, at most 31 days. An "
+            "audit starts over with each try, so it must finish within this time.",
         ),
     ] = 1_440
 

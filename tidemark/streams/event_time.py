@@ -18,8 +18,8 @@ class EventTime(Part):
         int,
         Field(
             ge=0,
-            description="How late messages may come by their timestamps. An hour is [complete](complete.md) when its "
-            "partitions have passed its end by this time; later messages are counted as late.",
+            description="How late messages may arrive, by their timestamps. An hour is [complete](complete.md) when its "
+            "partitions have passed its end by this time; messages that arrive later count as late.",
         ),
     ] = 5
 

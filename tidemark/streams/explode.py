@@ -21,8 +21,8 @@ class Explode(Part):
     )
     json_array: bool | str | None = Field(
         default=None,
-        description="`true`: the value is a JSON array. A piece is an element as it stands in the message, byte for byte; of a "
-        "string it is the text. A null element is the text `null`, not a tombstone. A name, like `items`: the value is a JSON "
+        description="`true`: the value is a JSON array. A piece is an element as it is in the message, byte for byte; a "
+        "string is its text. A null element is the text `null`, not a tombstone. A name, like `items`: the value is a JSON "
         "object with such an array under this key; its other keys are ignored.",
     )
 

@@ -25,29 +25,28 @@ class FetchSettings(Part):
     model_config = ConfigDict(validate_by_alias=True, validate_by_name=False)
 
     fetch_min_bytes: Annotated[
-        _Bytes | None, Field(alias="fetch.min.bytes", description="The least data of one answer.")
+        _Bytes | None, Field(alias="fetch.min.bytes", description="The minimum size of a response.")
     ] = None
     fetch_max_bytes: Annotated[
-        _Bytes | None, Field(alias="fetch.max.bytes", description="The most data of one answer.")
+        _Bytes | None, Field(alias="fetch.max.bytes", description="The maximum size of a response.")
     ] = None
     fetch_max_wait_ms: Annotated[
         _Milliseconds,
         Field(
             alias="fetch.max.wait.ms",
-            description="How long a broker waits when there is nothing to fetch. It is short, because a window's messages are "
+            description="How long a broker waits if there is nothing to fetch. It is short, because a window's messages are "
             "already in Kafka.",
         ),
     ] = 20
     max_partition_fetch_bytes: Annotated[
         _Bytes | None,
-        Field(alias="max.partition.fetch.bytes", description="The most data of one partition in one answer."),
+        Field(alias="max.partition.fetch.bytes", description="The maximum size of one partition in a response."),
     ] = None
     max_poll_records: Annotated[
         _Bytes,
         Field(
             alias="max.poll.records",
-            description="The most messages that the consumer passes on at once. Behind each such portion, Spark asks Kafka "
-            "for the log's ends.",
+            description="The most messages that a poll returns. After each poll, Spark asks Kafka for the log's ends.",
         ),
     ] = 4000
     receive_buffer_bytes: Annotated[
@@ -55,7 +54,7 @@ class FetchSettings(Part):
     ] = None
     request_timeout_ms: Annotated[
         _Milliseconds | None,
-        Field(alias="request.timeout.ms", description="How long the consumer waits for an answer."),
+        Field(alias="request.timeout.ms", description="How long the consumer waits for a response."),
     ] = None
 
     def settings(self) -> dict[str, str]:

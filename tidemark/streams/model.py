@@ -98,34 +98,33 @@ class Limits(Part):
 
     max_records: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="The most offsets that one window takes. A run goes on, window after window. Without it, a window of a "
+        description="The most offsets of one window. A run continues with the next window. Without this key, a window of a "
         "replay, backfill or erasure takes up to 5,000,000.",
     )
     max_bytes: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="About how many bytes of keys and values one window takes, shared over the partitions in proportion to "
-        "their lag.",
+        description="The approximate size of one window, in bytes of keys and values, divided among the partitions in "
+        "proportion to their lag.",
     )
     max_behind: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="How many offsets a partition may lag when a run begins. The run skips what lies before that, and the "
-        "ledger names it.",
+        description="The greatest lag of a partition, in offsets, when a run begins. The run skips older offsets, and the "
+        "ledger records them.",
     )
     max_records_per_second: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="The most offsets a second that a [replay or backfill](replay.md#how-fast) takes on average.",
+        description="The most offsets per second that a [replay or backfill](replay.md#how-fast) reads on average.",
     )
     approve_above: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
-        description="A replay, backfill or erasure of more offsets needs the [approval](replay.md#approval) of a second "
-        "person.",
+        description="A replay, backfill or erasure of more offsets needs [approval](replay.md#approval) by a second person.",
     )
     # A day: it falls into working hours, and is far below the seven days that Kafka keeps by default.
     warn_retention_hours: Annotated[
         int,
         Field(
             ge=0,
-            description="How long before Kafka may delete the next unread offset Tidemark [warns](retention.md).",
+            description="Tidemark [warns](retention.md) this long before Kafka may delete the next unread offset.",
         ),
     ] = 24
     max_invalid: MaxInvalid | None = Field(
@@ -144,29 +143,29 @@ class Stream(Part):
             "is stored, so a renamed stream is another stream.",
         ),
     ]
-    description: Annotated[Text, Field(max_length=2_000, description="A line for people.")] = ""
+    description: Annotated[Text, Field(max_length=2_000, description="A one-line description for people.")] = ""
     owner: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
-        default=None, description="Who Airflow names as the owner of the stream's tasks."
+        default=None, description="The owner of the stream's tasks in Airflow."
     )
     tags: Items[Annotated[Text, Field(min_length=1, max_length=100)]] = Field(
-        default=(), description="Tags of the stream's DAGs, besides `tidemark` and the stream's name."
+        default=(), description="Tags of the stream's DAGs, in addition to `tidemark` and the stream's name."
     )
     access_control: AccessControl = Field(
         default_factory=dict,
-        description="What roles may do with the stream's DAGs, besides their rights on all DAGs: [below](#access_control).",
+        description="Rights of roles on the stream's DAGs, in addition to their rights on all DAGs: [below](#access_control).",
     )
     on_failure: FunctionName | None = Field(
-        default=None, description="Called when a run of any of the stream's DAGs has failed: [below](#callbacks)."
+        default=None, description="Called after a failed run of any of the stream's DAGs: [below](#callbacks)."
     )
     on_success: FunctionName | None = Field(
-        default=None, description="Called when a run of any of the stream's DAGs has succeeded: [below](#callbacks)."
+        default=None, description="Called after a successful run of any of the stream's DAGs: [below](#callbacks)."
     )
     source: Annotated[
         Source,
-        Field(description="Topics, where to begin, policies for changes in Kafka: [source.md](source.md)."),
+        Field(description="Topics, where to begin, and policies for changes in Kafka: [source.md](source.md)."),
     ]
     decompress: Decompress | None = Field(
-        default=None, description="How each value was compressed by its sender: [schemes.md](schemes.md#decompress)."
+        default=None, description="How the sender has compressed each value: [schemes.md](schemes.md#decompress)."
     )
     explode: Explode | None = Field(
         default=None, description="One message to many rows: [schemes.md](schemes.md#explode)."
@@ -177,15 +176,16 @@ class Stream(Part):
     ]
     retry: Retry = Field(default=Retry(), description="Retries of a function: [functions.md](functions.md#retry).")
     checks: Items[Check] = Field(
-        default=(), description="Which messages are invalid: [checks-and-transforms.md](checks-and-transforms.md)."
+        default=(),
+        description="Conditions that make a message invalid: [checks-and-transforms.md](checks-and-transforms.md).",
     )
     transform: Transform | None = Field(
         default=None,
-        description="Rows into other rows: [checks-and-transforms.md](checks-and-transforms.md#transform).",
+        description="Turns rows into other rows: [checks-and-transforms.md](checks-and-transforms.md#transform).",
     )
     was: dict[FieldName, Annotated[Items[FieldName], Field(min_length=1), BeforeValidator(_listed)]] = Field(
         default_factory=dict,
-        description="Fields that had another name, each with that name, or a list of several: "
+        description="Renamed fields, each with its earlier name or a list of them: "
         "[sinks.md](sinks.md#when-a-field-gets-another-name).",
     )
     sinks: Annotated[
@@ -197,7 +197,7 @@ class Stream(Part):
     ]
     ledger: AnyLedger = Field(default=SQLLedger(), description="Where offsets and history are kept: [below](#ledger).")
     limits: Limits = Field(default=Limits(), description="The bounds of a window: [below](#limits).")
-    alarm: Alarm = Field(default=Alarm(), description="When the stream is late: [below](#alarm).")
+    alarm: Alarm = Field(default=Alarm(), description="When the stream counts as late: [below](#alarm).")
     event_time: EventTime = Field(
         default=EventTime(), description="When an hour of messages is complete: [below](#event_time)."
     )
@@ -205,10 +205,10 @@ class Stream(Part):
         default="at_least_once", description="The cost of a crash: [below](#guarantee)."
     )
     schedule: Schedule = Field(default=Schedule(), description="When the ingest runs: [below](#schedule).")
-    audit: Audits = Field(default=Audits(), description="Which audits run by themselves: [below](#audit).")
+    audit: Audits = Field(default=Audits(), description="Audits that run automatically: [below](#audit).")
     record_tables: Items[RecordTable] = Field(
         default=(),
-        description="HBase tables of records that a replay may take as its `records_file`: [below](#record_tables).",
+        description="HBase tables of records that `records_file` of a replay may name: [below](#record_tables).",
     )
     engine: Engine = Field(default=Engine(), description="How Airflow runs the Spark jobs: [below](#engine).")
 

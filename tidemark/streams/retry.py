@@ -22,17 +22,17 @@ class Retry(Part):
     """Storm's four settings, and `max_seconds`; or a `policy` of one's own with its `settings`. And `timeout_ms`, of a call."""
 
     initial_delay_ms: Annotated[
-        int, Field(ge=0, le=_MAX_MS, description="The wait after the first failure. Storm's default: 0.")
+        int, Field(ge=0, le=_MAX_MS, description="The delay after the first failure. Storm's default: 0.")
     ] = 100
     multiplier: Annotated[
         float,
         Field(
             ge=1,
             allow_inf_nan=False,
-            description="Each wait is this many times as long as the previous wait. Storm's default: 1.0.",
+            description="The factor between two consecutive delays. Storm's default: 1.0.",
         ),
     ] = 2.0
-    max_delay_ms: Annotated[int, Field(ge=0, le=_MAX_MS, description="No wait is longer. Storm's default: 60000.")] = (
+    max_delay_ms: Annotated[int, Field(ge=0, le=_MAX_MS, description="The longest delay. Storm's default: 60000.")] = (
         60_000
     )
     limit: Annotated[
@@ -45,20 +45,21 @@ class Retry(Part):
         ),
     ] = 3
     max_seconds: Annotated[float, Field(gt=0, le=_MAX_MS / 1000)] | None = Field(
-        default=None, description="No retry later than this after a message's first failure."
+        default=None, description="No retry happens later than this after a message's first failure."
     )
     timeout_ms: Annotated[
         int,
         Field(
             ge=100,
             le=_MAX_MS,
-            description="How long one call may take, at most a day. A call that takes longer fails, and is retried like any "
-            "other. So a message that never returns takes up to `limit` + 1 times as long. Storm's default: 30000, of the "
+            description="The time-out of one call, at most a day. A call that takes longer fails, and is retried like any "
+            "other. So a message on which the function never returns takes up to `limit` + 1 times as long. Storm's default: "
+            "30000, of the "
             "topology.",
         ),
     ] = 30_000
     policy: Name | None = Field(
-        default=None, description="Your own policy, by its name, instead of all other keys but `timeout_ms`."
+        default=None, description="The name of your own policy, which replaces all other keys except `timeout_ms`."
     )
     settings: dict[str, Any] = Field(default_factory=dict, description="The settings of your own policy.")
 

@@ -60,12 +60,12 @@ class Schedule(Part):
     cron: Annotated[
         Cron,
         Field(
-            description="When the ingest runs, as cron says it. As soon as Airflow has the DAG of a new file, and it is not "
-            "paused, the run begins that was due last, whatever the time is."
+            description="When the ingest runs, in cron's syntax. For a new file, the run that was due last begins as soon as "
+            "Airflow has its DAG and the DAG is not paused."
         ),
     ] = "0 * * * *"
     timezone: Annotated[
-        str, AfterValidator(_timezone), Field(description="The time zone of `cron`, like `Europe/Berlin`.")
+        str, AfterValidator(_timezone), Field(description="The time zone of `cron`, such as `Europe/Berlin`.")
     ] = "UTC"
 
     def two_runs_ago(self, now: int) -> int:

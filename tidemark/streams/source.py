@@ -52,9 +52,7 @@ class StartOffsets(Part):
         dict[PartitionName, Annotated[int, Field(ge=0, le=2**63 - 2)]],
         Field(min_length=1, description="The first offset to read, for each `topic/partition`."),
     ]
-    others: Literal["earliest", "latest"] = Field(
-        default="earliest", description="Where the partitions begin that are not named."
-    )
+    others: Literal["earliest", "latest"] = Field(default="earliest", description="Where the other partitions begin.")
 
 
 def _start(given: object) -> object:
@@ -117,15 +115,15 @@ class Source(Part):
 
     kafka: ConnectionName = Field(
         default="kafka_default",
-        description="The connection, with TLS and a login if Kafka asks for them: [kafka-security.md](kafka-security.md).",
+        description="The connection, with TLS and a login if Kafka needs them: [kafka-security.md](kafka-security.md).",
     )
     topics: Annotated[Items[Topic], Field(min_length=1)] | None = Field(
-        default=None, description="The topics by their names, each once."
+        default=None, description="The names of the topics."
     )
     pattern: PythonRegex | None = Field(
         default=None,
         description="A regular expression (Python's) for whole names of topics. Names that begin with `__` never match. Each "
-        "plan looks the topics up again.",
+        "plan looks up the topics again.",
     )
     exclude: Items[PythonRegex] = Field(
         default=(), description="Regular expressions for the whole names of topics that `pattern` leaves out."
@@ -139,13 +137,13 @@ class Source(Part):
     ) = Field(default=None, description="`{orders: [0, 3]}`: only these partitions of these topics.")
     start: Start = Field(
         default="earliest",
-        description="Where the ingest begins, see [below](#start). It counts until the lane has a position.",
+        description="Where the ingest begins: [below](#start). It applies until the lane has a position.",
     )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
         default="read_committed", description="Planning and reading use the same isolation level."
     )
     fetch: FetchSettings = Field(
-        default=FetchSettings(), description="The consumer's settings, by Kafka's names, see [below](#fetch)."
+        default=FetchSettings(), description="The consumer's settings, by Kafka's names: [below](#fetch)."
     )
     export_group: (
         Annotated[str, form(r"^[A-Za-z0-9._-]{1,200}$", "a group: letters, digits, dots, _ and -, at most 200 long")]
@@ -158,23 +156,22 @@ class Source(Part):
     # The ledger records lost offsets and every accepted change.
     on_out_of_range: OnOutOfRange = Field(
         default="fail",
-        description="When retention or DeleteRecords removed offsets before they were read. `earliest`, `latest`: go on at the "
-        "first or the last offset that is there; the rest is lost or skipped.",
+        description="When retention or DeleteRecords removed offsets before they were read. `earliest`, `latest`: continue "
+        "at the first or the last available offset; the rest is lost or skipped.",
     )
     on_recreated: OnChange = Field(
         default="fail",
-        description="When a topic was deleted and created again. Its id tells, even when its offsets look valid. `accept`: "
+        description="When a topic was deleted and recreated. Its id shows this even if its offsets look valid. `accept`: "
         "read it as a new incarnation, from its log start.",
     )
     on_truncated: OnChange = Field(
         default="fail",
-        description="When a log was cut below the position (a restored disk, an unclean election). Leader epochs tell, even "
-        "when the log has grown again. `accept`: read on from the cut, as a new incarnation.",
+        description="When a log was truncated below the position (a restored disk, an unclean election). Leader epochs show "
+        "this even if the log has grown again. `accept`: continue from the cut, as a new incarnation.",
     )
     on_deleted: OnDeleted = Field(
         default="fail",
-        description="When a topic that was read no longer exists. `leave`: its position stays, and the stream reads the "
-        "others.",
+        description="When a topic that was read no longer exists. `leave`: keep its position, and read the other topics.",
     )
     by_topic: dict[Topic, TopicPolicies] = Field(
         default_factory=dict, description="`{orders: {on_recreated: accept}}`: these policies for one topic."

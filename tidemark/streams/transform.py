@@ -54,19 +54,19 @@ class Transform(Part):
     sql: Annotated[str, AfterValidator(_query)] | None = Field(
         default=None,
         description="A query of [Spark's SQL](https://spark.apache.org/docs/4.2.0/sql-ref.html) that begins with `SELECT` or "
-        "`WITH`. Spark's parser decides: a statement that is not a query, such as `WITH ... INSERT`, ends the job with code 2 "
-        "before Spark runs it. The rows are `messages`.",
+        "`WITH`. A statement that is not a query, such as `WITH ... INSERT`, ends the job with code 2 before Spark runs it. "
+        "The rows are in `messages`.",
     )
     function: FunctionName | None = Field(
         default=None,
-        description="Instead of `sql`: `module:name`. The driver calls it for each window, and once before that without rows, "
-        "to look at the columns that it gives.",
+        description="Instead of `sql`: `module:name`. The driver calls it for each window, and once before that without "
+        "rows, to check its columns.",
     )
     fields: Annotated[
         dict[FieldName, FieldType],
         Field(
             min_length=1,
-            description="The fields of the result and their types, in their order: what the sinks write, and what readers get.",
+            description="The fields of the result and their types, in order, as the sinks write them and readers get them.",
         ),
     ]
 

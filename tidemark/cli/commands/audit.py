@@ -60,7 +60,7 @@ def audit(
     as_json: Json = False,
     **given: Any,
 ) -> None:
-    """Compare what should be in the results with what is there. Ends with 1 when there are differences.
+    """Compare the results with what they should be. Ends with 1 if there are differences.
 
     `--repair execute` shows what it would replay, and asks; it ends with 1 if anything is wrong after that.
     `--approved-by` is for this repair.
@@ -138,9 +138,9 @@ def report(
     html: Html = None,
     as_json: Json = False,
 ) -> None:
-    """Show the report that an audit has stored, or write it as a page; or what a replay with --compare was going to change.
+    """Show the stored report of an audit, or write it as a page; or show what a replay with --compare was going to change.
 
-    Without a run, list the newest audits. Ends with 0, whatever the report says.
+    Without a run, lists the newest audits. Ends with 0, whatever the report says.
 
     Example: tidemark report orders orders__audit/manual__2026-11-21T07:00:00+00:00 --html report.html
     """

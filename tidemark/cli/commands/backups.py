@@ -37,14 +37,14 @@ def backup(
     asking: Confirmation,
     file: File,
     final: Annotated[
-        bool, typer.Option("--final", help="end the use of this ledger for good, before it moves to another place")
+        bool, typer.Option("--final", help="retire this ledger for good, before it moves to another place")
     ] = False,
-    reason: Annotated[str, typer.Option(help="why a backup is final; later runs are told")] = "",
+    reason: Annotated[str, typer.Option(help="why the backup is final; later runs report it")] = "",
     as_json: Json = False,
 ) -> None:
-    """Write the ledger to a new file, as lines of JSON with gzip. Runs may go on meanwhile.
+    """Write the ledger to a new file, as lines of JSON with gzip. Runs may continue meanwhile.
 
-    After a final backup, which asks first, no run uses this ledger. A run at work loses its window and commits nothing.
+    After a final backup, which asks first, no run uses this ledger. An active run loses its window and commits nothing.
 
     Example: tidemark ledger backup orders orders-2026-11-23.ledger
     """
@@ -72,7 +72,7 @@ def restore(
     file: File,
     level: Annotated[
         str,
-        typer.Option("--audit", help="how deep to audit then: ledger, source (asks Kafka), sinks, full or recompute"),
+        typer.Option("--audit", help="the level of the audit: ledger, source (asks Kafka), sinks, full or recompute"),
     ] = Level.LEDGER.value,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -80,7 +80,7 @@ def restore(
     """Write a backup into the ledger that the stream file names, which has to be empty. Then verify it, and audit.
 
     Shows what the backup has, and asks.
-    Ends with 7 if the ledger is not whole, and with 1 if the audit finds differences.
+    Ends with 7 if the ledger is incomplete, and with 1 if the audit finds differences.
 
     Example: tidemark ledger restore orders orders-2026-11-23.ledger --audit full
     """

@@ -35,14 +35,14 @@ def compact(
         str, typer.Option(help="only windows committed before this time, like 2026-11-21T07:00:00Z")
     ] = "",
     windows: Annotated[int | None, typer.Option(min=2, help="at most this many windows, the oldest ones")] = None,
-    again: Annotated[bool, typer.Option("--again", help="take folders that were compacted before too")] = False,
+    again: Annotated[bool, typer.Option("--again", help="include compacted folders")] = False,
     run_name: RunName = "",
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Rewrite the files of many windows, in Parquet or a lake's table, into few larger ones. The rows that count stay the same.
 
-    Shows what it would do, and asks. Ingests, replays and readers go on. After a crash, the same command finishes what is left.
+    Shows what it would do, and asks. Ingests, replays and readers keep working. After a crash, run the same command again.
 
     Example: tidemark compact orders --before 2026-11-21T00:00:00Z
     """

@@ -30,9 +30,9 @@ def complete(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Whether the messages of an hour, by their timestamps, are all in committed windows, partition by partition.
+    """Whether all messages of an hour, by their timestamps, are in committed windows, partition by partition.
 
-    Also the watermark, what is missing and why, and how many messages came late. Ends with 1 when it is not complete.
+    Also the watermark, what is missing and why, and how many messages came late. Ends with 1 if the hour is not complete.
 
     Example: tidemark complete orders --hour 2026-11-21T13Z
     """

@@ -31,7 +31,7 @@ Which = Annotated[str, typer.Option("--connection", help="only engines of this S
 def start(connection: Connection = "spark_default") -> None:
     """Start the engine of a Spark connection, unless it runs already, and return when it accepts runs.
 
-    You need not do this: the first run starts the engine. Afterwards, the first run is as quick as the others.
+    Optional: the first run starts the engine by itself. With this, the first run is as quick as the others.
 
     Example: tidemark engine start
     """
@@ -46,7 +46,7 @@ def start(connection: Connection = "spark_default") -> None:
 
 
 def status(as_json: Json = False) -> None:
-    """The engines of this user on this machine: what each works on, and what waits.
+    """The engines of this user on this machine, with their active and waiting runs.
 
     Example: tidemark engine status
     """
@@ -78,9 +78,9 @@ def status(as_json: Json = False) -> None:
 def stop(
     asking: Confirmation,
     connection: Which = "",
-    now: Annotated[bool, typer.Option("--now", help="end the runs at work too; Airflow tries them again")] = False,
+    now: Annotated[bool, typer.Option("--now", help="end active runs too; Airflow retries them")] = False,
 ) -> None:
-    """Tell engines to end. Runs at work go on to their end first; runs that wait, and later ones, start a new engine.
+    """Stop engines after their active runs. Waiting and later runs start a new engine.
 
     Example: tidemark engine stop
     """

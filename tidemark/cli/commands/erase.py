@@ -42,7 +42,7 @@ def erase(
 ) -> None:
     """Remove the results of messages from every sink and the dead letters, for good: no replay brings them back.
 
-    Shows what it would erase, and asks. Kafka's own copy stays until Kafka deletes it. The command says what remains where.
+    Shows what it would erase, and asks. Kafka's own copy stays until Kafka deletes it. The command lists what remains where.
 
     Example: tidemark erase orders --records orders/3@17 --reason "request 4711"
     """

@@ -35,7 +35,7 @@ _SHOWN = 5
 
 def init(
     stream: Annotated[
-        str, typer.Argument(help="the new stream's name; without it, only the folder for this machine is made")
+        str, typer.Argument(help="the new stream's name; without it, only create the folder for this machine")
     ] = "",
     topic: Annotated[str, typer.Option(help="the topic to read; otherwise the one with the stream's name")] = "",
     kafka: Annotated[str, typer.Option(help="the connection of Kafka")] = "kafka_default",
@@ -43,7 +43,7 @@ def init(
     messages: Annotated[int, typer.Option(help="how many messages to look at", min=1, max=100_000)] = 1_000,
     only_show: Annotated[bool, typer.Option("--dry-run", help="print the file, and write nothing")] = False,
 ) -> None:
-    """Look at a topic's newest messages, and write a stream file that reads them. It replaces no file.
+    """Look at a topic's newest messages, and write a stream file that reads them. Never replaces a file.
 
     Results go to a Delta table. Without the connections sql_default and lake_default, ledger and results are on this
     machine alone, below TIDEMARK_HOME (~/.tidemark).

@@ -76,7 +76,7 @@ def show(
 
 
 def coverage(stream: Stream, as_json: Json = False) -> None:
-    """For each partition: which lane has read which offsets, what a policy has jumped over, and the holes.
+    """For each partition: which lane has read which offsets, what a policy has skipped, and the holes.
 
     `before`: what no lane has read between a backfill and the beginning of the ingest. Nobody has asked for it.
 
@@ -129,13 +129,13 @@ def verify(stream: Stream) -> None:
 def abandon(
     stream: Stream,
     asking: Confirmation,
-    lane: Annotated[str, typer.Argument(help="the lane whose pending window is given up")],
-    reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")],
-    take_over: Annotated[bool, typer.Option("--take-over", help="although the window's holder seems alive")] = False,
+    lane: Annotated[str, typer.Argument(help="the lane of the pending window")],
+    reason: Annotated[str, typer.Option(help="the reason, which the ledger stores")],
+    take_over: Annotated[bool, typer.Option("--take-over", help="even if the window's holder seems alive")] = False,
 ) -> None:
-    """Give up the pending window of a lane. Asks first. What is committed stays. The next window reads its offsets.
+    """Abandon the pending window of a lane. Asks first. Committed windows stay. The next window reads its offsets.
 
-    Refused while the window's holder gives signs of life: stop that run first.
+    Refused while the window's holder has heartbeats: stop that run first.
 
     Example: tidemark ledger abandon orders ingest --reason "pinned by a wrong stream file"
     """
@@ -163,9 +163,9 @@ def clock(
     stream: Stream,
     asking: Confirmation,
     accept: Annotated[
-        bool, typer.Option("--accept", help="let runs go on from a last generation that is far ahead of all clocks")
+        bool, typer.Option("--accept", help="let generations count on from one that is far ahead of all clocks")
     ] = False,
-    reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")] = "",
+    reason: Annotated[str, typer.Option(help="the reason, which the ledger stores")] = "",
     as_json: Json = False,
 ) -> None:
     """Show the last generation, this machine's clock and the ledger server's clock, and how far apart they are.
@@ -200,16 +200,16 @@ def forget_place(
     asking: Confirmation,
     place: Annotated[
         list[str],
-        typer.Argument(help="the name of the sink, and what else tells its places apart, such as table=orders"),
+        typer.Argument(help="the name of the sink, and more to identify the place, such as table=orders"),
     ],
     reason: Annotated[str, typer.Option(help="why it is gone for good; it is kept in the ledger")] = "",
     back: Annotated[
-        bool, typer.Option("--back", help="it is there again: clear there what was erased, and let runs write to it")
+        bool, typer.Option("--back", help="the place is back: clear what was erased there, and let runs write to it")
     ] = False,
 ) -> None:
-    """Say that a place is gone for good, with the results that it holds. No erasure or sweep goes there any more.
+    """Declare that a place is gone for good, with the results that it holds. No erasure or sweep uses it any more.
 
-    If the place is only away for a while, bring it back instead: an erasure has to clear every place.
+    If the place is only temporarily unavailable, bring it back instead: an erasure has to clear every place.
 
     Example: tidemark ledger forget-place orders rows table=orders_2019 --reason "the cluster was switched off"
     """
@@ -232,7 +232,7 @@ def forget_place(
 
 
 def events(stream: Stream, as_json: Json = False) -> None:
-    """Show what was lost, skipped, given up, or accepted by a policy of the stream file.
+    """Show what was lost, skipped, abandoned, or accepted by a policy of the stream file.
 
     Example: tidemark ledger events orders
     """
@@ -249,7 +249,7 @@ def skip(
         list[str],
         typer.Option(help="latest, a time with its zone, or topic/partition@offset (once for each partition)"),
     ],
-    reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")],
+    reason: Annotated[str, typer.Option(help="the reason, which the ledger stores")],
     as_json: Json = False,
 ) -> None:
     """Move the ingest forward over offsets that it will not read. They are recorded as skipped; a backfill can read them.

@@ -33,7 +33,7 @@ def messages(
     ] = "",
     *,
     filter_: Annotated[
-        str, typer.Option("--filter", help="""only those that fit, such as '$.amount < 0 and key = "c17"'""")
+        str, typer.Option("--filter", help="""only those that match, such as '$.amount < 0 and key = "c17"'""")
     ] = "",
     window: Annotated[
         str, typer.Option(help="only those of this window, LANE/NUMBER; of dead letters, also a lane")
@@ -43,7 +43,7 @@ def messages(
     tail: Annotated[
         int | None,
         typer.Option(
-            min=1, help="the last that fit, at most this many, the oldest first; dead letters: of the newest windows"
+            min=1, help="the last matches, at most this many, oldest first; dead letters: of the newest windows"
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="at most this many")] = 20,
@@ -55,7 +55,7 @@ def messages(
         typer.Option("--format", help="a table, or whole payloads as CSV or JSON lines, which --records-file takes"),
     ] = "table",
 ) -> None:
-    """Messages by what is in them, as Kafka holds them. Erased ones are left out.
+    """Search the messages that Kafka holds. Erased ones are left out.
 
     A filter is comparisons joined by `and`. On the left is key, value, header NAME, or a path into JSON, Avro or Protobuf
     such as $.items[0].price; for dead letters also reason, error, detail, outcome, attempts or redrives. After it comes =,

@@ -19,9 +19,9 @@ def plan(
     if_none: IfNone = "fail",
     as_json: Json = False,
 ) -> None:
-    """Show the offsets that the next ingest would read, or that lie between bounds: ranges, tasks, an estimate. Pins nothing.
+    """Show the offsets that the next ingest would read, or those between bounds: ranges, tasks, an estimate. Pins nothing.
 
-    Also shows the offsets that a policy would jump over, and the open transactions that hold an end back.
+    Also shows the offsets that a policy would skip, and the open transactions that hold back an end.
 
     Example: tidemark plan orders
     """

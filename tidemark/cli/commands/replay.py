@@ -73,7 +73,7 @@ def backfill(
     as_json: Json = False,
     **given: Any,
 ) -> None:
-    """Read offsets that no window has read yet, in a lane of their own. Shows them, and asks.
+    """Read offsets that no window has read yet, in a separate lane. Shows them, and asks.
 
     Example: tidemark backfill orders --before-first --reason "the first days too"
     """
@@ -95,7 +95,7 @@ def replay(
     as_json: Json = False,
     **given: Any,
 ) -> None:
-    """Read again what windows have read before, in a lane of its own. The ingest's position does not move.
+    """Read again what windows have read before, in a separate lane. The ingest's position does not move.
 
     Shows what it would do, and asks. --compare --dry-run also shows what would change, as `tidemark report` does later.
 

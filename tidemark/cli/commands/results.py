@@ -48,9 +48,9 @@ def show(
     message: Annotated[bool, typer.Option("--message", help="also the message itself, as Kafka has it")] = False,
     as_json: Json = False,
 ) -> None:
-    """Where a message went: what became of it, in which window, by which run, and what is stored of it.
+    """Trace a message: what became of it, in which window, by which run, and its stored rows.
 
-    Also the other windows that have read it, who jumped over it, and whether Kafka still holds it.
+    Also the other windows that have read it, the policy that skipped it, and whether Kafka still holds it.
 
     Example: tidemark show orders orders/3@91234
     """
@@ -114,13 +114,13 @@ def _text(value: Value) -> str:
 
 def results(
     stream: Stream,
-    sink: Annotated[str | None, typer.Option(help="a sink by its name; the first one unless named")] = None,
+    sink: Annotated[str | None, typer.Option(help="the name of a sink; by default the first one")] = None,
     dead_letters: Annotated[
         bool, typer.Option("--dead-letters", help="the dead letters instead of the results, with their reasons")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="at most this many rows")] = 20,
     filter_: Annotated[
-        str, typer.Option("--filter", help="""only rows whose fields fit, such as 'amount < 0 and state = "open"'""")
+        str, typer.Option("--filter", help="""only rows whose fields match, such as 'amount < 0 and state = "open"'""")
     ] = "",
     where: Annotated[str, typer.Option(help="only those of TOPIC, TOPIC/PARTITION or TOPIC/PARTITION@FROM-UNTIL")] = "",
     window: Annotated[str, typer.Option(help="only those of this lane, or of one window of it, LANE/NUMBER")] = "",

@@ -19,7 +19,7 @@ def run(
 ) -> None:
     """Read what is new, from the positions to the current ends, and show the committed windows.
 
-    A pending window is read as it is. When nothing is new, the command says so and ends with 0.
+    A pending window is read as it is. If nothing is new, the command says so and ends with 0.
 
     Example: tidemark run orders
     """

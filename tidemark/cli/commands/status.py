@@ -28,7 +28,7 @@ from tidemark.views.values import as_plain
 
 def status(
     stream: Annotated[
-        str, typer.Argument(help="a stream's name, or its file; without one, all streams in a line each")
+        str, typer.Argument(help="a stream's name, or its file; by default all streams, one per line")
     ] = "",
     as_json: Json = False,
 ) -> None:

@@ -21,9 +21,9 @@ Lane = Annotated[str, typer.Argument(help="a backfill or replay, by its lane or 
 
 
 def pause(stream: Stream, lane: Lane, reason: Reason) -> None:
-    """Let no further window of a backfill or replay begin. The window in work is finished, and the claim stays.
+    """Pause a backfill or replay after its current window. The claim stays.
 
-    The run then ends with code 3. `tidemark resume` lets it go on.
+    The run then ends with code 3. `tidemark resume` lets it continue.
 
     Example: tidemark pause orders replay-1f0c2d3e4b5a --reason "the cluster is full until noon"
     """
@@ -33,7 +33,7 @@ def pause(stream: Stream, lane: Lane, reason: Reason) -> None:
 
 
 def resume(stream: Stream, lane: Lane) -> None:
-    """Let windows of a paused backfill or replay begin again. Then run it again under its name, or clear its task in Airflow.
+    """Allow a paused backfill or replay to continue. Then run it again under its name, or clear its task in Airflow.
 
     Example: tidemark resume orders replay-1f0c2d3e4b5a
     """
@@ -44,9 +44,9 @@ def resume(stream: Stream, lane: Lane) -> None:
 
 @changes()
 def cancel(stream: Stream, asking: Confirmation, lane: Lane, reason: Reason, as_json: Json = False) -> None:
-    """End a backfill or replay now, and free its claim. Its committed windows stay; what the window in work wrote never counts.
+    """End a backfill or replay now, and release its claim. Its committed windows stay; rows of the current window never count.
 
-    Shows what would not be read, and asks. A job that runs stops within seconds, as fenced. A later request can take the rest.
+    Shows what would not be read, and asks. A running job stops within seconds, as fenced. A later request can read the rest.
 
     Example: tidemark cancel orders replay-1f0c2d3e4b5a --reason "asked for the wrong hour"
     """

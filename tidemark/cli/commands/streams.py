@@ -33,10 +33,10 @@ def check(
     ] = None,
     *,
     against_ledger: Annotated[
-        bool, typer.Option(help="ask the places of the sinks too, whether they take the fields in their types")
+        bool, typer.Option(help="also check whether the existing tables and folders accept the fields and types")
     ] = False,
 ) -> None:
-    """Check stream files, and name the errors in each. Packages that their sinks need must be installed.
+    """Check stream files, and report the errors in each. The packages that their sinks need must be installed.
 
     Also finds two streams of a folder that have one name, or write to one table or folder, and a folder with so many
     streams that Airflow may drop their DAGs. If Java is here, it checks the regular expressions. If the
@@ -113,7 +113,7 @@ def try_(
     limit: Annotated[int, typer.Option(min=1, help="show at most this many rows")] = 20,
     as_json: Json = False,
 ) -> None:
-    """What a stream makes of messages in files: its rows, and its dead letters with their reasons.
+    """Try a stream on messages in files: show its rows, and its dead letters with their reasons.
 
     For a stream file under test, in an editor or in CI. It asks neither Kafka nor the ledger, and writes to no sink: Spark
     runs on this machine. Scheme, checks, transform and functions work as in a window.

@@ -24,7 +24,7 @@ def window(
     named: Annotated[str, typer.Argument(metavar="WINDOW", help="LANE/NUMBER, for example ingest/17")],
     as_json: Json = False,
 ) -> None:
-    """One window: its ranges and tallies, the offsets that it passed over and why, its attempt, and the time of each step.
+    """One window: its ranges and tallies, the offsets that it skipped and why, its attempt, and the time of each step.
 
     Example: tidemark window orders ingest/17
     """

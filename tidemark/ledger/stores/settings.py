@@ -104,7 +104,7 @@ class SQLLedger(LedgerSettings):
 
     server: ClassVar[str] = "the ledger's database"
 
-    type: Annotated[Literal["sql"], Field(description="May be left out.")] = "sql"
+    type: Annotated[Literal["sql"], Field(description="Optional.")] = "sql"
     sql: ConnectionName = Field(
         default="sql_default", description="The connection, of Airflow's type `postgres`, `mysql` or `sqlite`."
     )

@@ -57,7 +57,7 @@ Newest = Annotated[bool, Query(description="from the newest back: of messages, e
 SearchCursor = Annotated[
     str, Query(max_length=400, description="what the answer before has given, to go on from there")
 ]
-Sink = Annotated[str, Query(max_length=100, description="of results: a sink by its name; the first one unless named")]
+Sink = Annotated[str, Query(max_length=100, description="of results: the name of a sink; by default the first one")]
 Payload = Annotated[
     bool,
     Query(description="also keys, values and headers: for those who may trigger the replay DAG, and noted"),

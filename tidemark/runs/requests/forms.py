@@ -172,35 +172,31 @@ AS_SEEN = "How: only as a dry run has shown it"
 
 _RANGES = "Half-open offset ranges, one a line: topic/partition@from-until"
 _RECORDS = (
-    "Single records, one a line: topic/partition@offset or topic,partition,offset; or CSV with a header, or JSON, with "
+    "Single records, one per line: topic/partition@offset or topic,partition,offset; or CSV with a header, or JSON, with "
     "topic, partition and offset"
 )
 _FILE = (
-    "A file below the folder TIDEMARK_SELECTIONS, with any number of records: CSV, JSON lines or Parquet with the columns "
-    "topic, partition and offset. Or hbase:TABLE: an HBase table that record_tables of the stream file names."
+    "A file below the folder TIDEMARK_SELECTIONS with any number of records: CSV, JSON lines or Parquet with the columns "
+    "topic, partition and offset. Or hbase:TABLE, an HBase table that record_tables of the stream file lists."
 )
-_FINDINGS = "The findings of an audit, by the digest that its report names"
+_FINDINGS = "The findings of an audit, by the digest in its report"
 _OF_WINDOWS = (
     "The offsets of committed windows: a lane, such as ingest; a window of it, such as ingest/17; or the name of the run that "
     "committed them."
 )
-_WHY = "Say why. The ledger keeps it."
+_WHY = "The reason, which the ledger stores."
 _STRICT = (
-    "Fail when any of the offsets cannot be read. Otherwise the others are read, and the answers say which were not."
+    "Fail if any of the offsets cannot be read. Otherwise the others are read, and the answers show which were not."
 )
-_UNTIL = "Up to the first message at or after this time, which is not read. Without such a message, up to the end."
+_UNTIL = "Up to the first message at or after this time, which is not read; without such a message, up to the end."
 _NONE = "When a partition has no message at or after since: fail, or end to take nothing of that partition"
-_SPEED = "The most records a second, on average. It overrides max_records_per_second of the stream file for this run."
-_AT_ONCE = (
-    "Divide the offsets among this many lanes (one by default), which work at the same time, each in its own Spark job."
-)
+_SPEED = "The most records per second, on average. Overrides max_records_per_second of the stream file for this run."
+_AT_ONCE = "Divide the offsets among this many parallel lanes (one by default), each in its own Spark job."
 _SEEN = (
-    "The digest of a plan, as a dry run and the page Plan give it. A run that would read or replace anything else than that "
-    "plan is refused."
+    "The digest of a plan, from a dry run or the page Plan. A run that would read or replace anything else is refused."
 )
 _SEEN_TO_ERASE = (
-    "The digest of what a dry run, or the page Plan, has shown. A run that would erase anything else, or in other places, is "
-    "refused."
+    "The digest from a dry run or the page Plan. A run that would erase anything else, or in other places, is refused."
 )
 
 
@@ -227,7 +223,7 @@ class BackfillRequest(_Request):
     With `sinks` it reads only those, into these sinks alone.
     """
 
-    dry_run: bool = _asks(True, "Dry run", "Only show what would be read. Switch it off to backfill.")
+    dry_run: bool = _asks(True, "Dry run", "Only show what would be read. Switch this off to backfill.")
     ranges: _Lines = _asks(
         "", "Ranges", f"{_RANGES}. Only offsets that no window has read yet, unless the mode says otherwise."
     )
@@ -238,15 +234,15 @@ class BackfillRequest(_Request):
     everything_before: bool = _asks(
         False,
         "Everything before",
-        "Everything that Kafka still holds below the offsets that the ingest began with",
+        "Everything that Kafka still holds below the offsets at which the ingest began",
         OTHER_WAYS,
     )
-    holes: bool = _asks(False, "Holes", "Offsets that the ingest is past, and that are in no window", OTHER_WAYS)
+    holes: bool = _asks(False, "Holes", "Offsets below the ingest's position that are in no window", OTHER_WAYS)
     mode: Literal["only_missing", "reprocess"] = _asks(
         "only_missing",
         "Mode",
-        "only_missing: read only what no window has read yet, and leave the rest as it is. reprocess: after that, also "
-        "read again what windows have read. reprocess takes ranges, records, a records file or times.",
+        "only_missing: read only what no window has read yet. reprocess: then also read again what windows have read; it "
+        "works with ranges, records, a records file or times.",
         OTHER_WAYS,
     )
     sinks: _Sinks = _asks(
@@ -294,22 +290,22 @@ class BackfillRequest(_Request):
 class ReplayRequest(_Request):
     """The offsets of a replay."""
 
-    dry_run: bool = _asks(True, "Dry run", "Only show what would be read again. Switch it off to replay.")
+    dry_run: bool = _asks(True, "Dry run", "Only show what would be read again. Switch this off to replay.")
     records: _Lines = _asks("", "Records", f"{_RECORDS}. Choose offsets in one way only.")
     ranges: _Lines = _asks("", "Ranges", f"{_RANGES}. Only offsets that a window has read before.")
     reason: _Reason = _asks(..., "Reason", _WHY)
     compare: bool = _asks(
         False,
         "Compare",
-        "Before anything is committed, say what will be the same, changed, new and gone. Spark computes the rows for it.",
+        "Before anything is committed, count the rows that will be the same, changed, new and gone. Spark computes these rows.",
     )
     strict: bool = _asks(False, "Strict", _STRICT)
     window: _Window = _asks("", "Window", _OF_WINDOWS, OTHER_WAYS)
     dead_letters: Annotated[str, Field(max_length=200)] = _asks(
         "",
         "Dead letters",
-        "Dead letters with exactly this reason or this error class; * for all of them. With since or until_time, "
-        "only those whose message has such a time.",
+        "Dead letters with exactly this reason or error class; * for all. With since or until_time, only those whose message "
+        "has such a timestamp.",
         OTHER_WAYS,
     )
     dead_letters_window: Annotated[str, form(WINDOW_PATTERN, "a lane, or one of its windows as LANE/NUMBER")] = _asks(
@@ -323,7 +319,7 @@ class ReplayRequest(_Request):
     ignore_stored: bool = _asks(
         False,
         "Ignore stored",
-        "Everything from the start of the stream file. The ingest keeps its position.",
+        "Everything from `start` of the stream file on. The ingest keeps its position.",
         OTHER_WAYS,
     )
     sinks: _Sinks = _asks([], "Sinks", _alone("For a sink or a column that was added to the stream."), INTO)
@@ -331,7 +327,7 @@ class ReplayRequest(_Request):
         "",
         "Since",
         _since(
-            "Only offsets that a window has read before. With dead letters, the two times look at the messages of the dead "
+            "Only offsets that a window has read before. With dead letters, the two times apply to the messages of the dead "
             "letters instead, and if_none has no effect."
         ),
         TIMES,
@@ -377,13 +373,13 @@ class ReplayRequest(_Request):
 class EraseRequest(_Request):
     """The messages to erase: single ones, or all with a key."""
 
-    dry_run: bool = _asks(True, "Dry run", "Only show what would be erased, and where it is. Switch it off to erase.")
+    dry_run: bool = _asks(True, "Dry run", "Only show what would be erased, and where it is. Switch this off to erase.")
     records: _Lines = _asks("", "Records", f"{_RECORDS}. Choose offsets in one way only.")
     key: Annotated[str, Field(max_length=MAX_KEY)] = _asks(
         "",
         "Key",
-        "Every message with this key: its text, or hex: and its bytes as hexadecimal digits. Reads all that Kafka still "
-        "holds of the stream. Airflow keeps the key with its run.",
+        "Every message with this key: its text, or hex: and its bytes as hexadecimal digits. Reads everything that Kafka "
+        "still holds of the stream. Airflow stores the key with the run.",
     )
     records_file: _Path = _asks("", "Records file", _FILE)
     reason: _Reason = _asks(..., "Reason", _WHY)
@@ -399,23 +395,23 @@ class AuditRequest(_Request):
     level: LevelName = _asks(
         "full",
         "Level",
-        "How deep to look. ledger: are the ledger's records whole, without holes or overlaps? Takes seconds. source: "
-        "also, was no log cut, and nothing deleted unread? Asks Kafka once a topic. sinks: does each block of 10,000 "
-        "offsets have the rows that its window counted? Reads the sinks. full: does each message have its rows, and no "
-        "others? Reads Kafka and the sinks. recompute: the same, and trusts no counts of windows. Takes about twice as "
-        "long as full. ledger and source take no choice of offsets.",
+        "How thoroughly to check. ledger: are the ledger's records complete, without holes or overlaps? Takes seconds. "
+        "source: also, was no log truncated, and nothing deleted unread? Asks Kafka once per topic. sinks: does each block "
+        "of 10,000 offsets have the rows that its window counted? Reads the sinks. full: does each message have its rows, "
+        "and no others? Reads Kafka and the sinks. recompute: the same, without trusting the windows' counts. Takes about "
+        "twice as long as full. ledger and source always check everything.",
     )
     ranges: _Lines = _asks("", "Ranges", f"{_RANGES}. Without a choice of offsets, the audit covers everything.")
     records: _Lines = _asks("", "Records", f"{_RECORDS}.")
     repair: Literal["none", "plan", "execute"] = _asks(
         "none",
         "Repair",
-        "plan: say what a replay of the findings would read. execute: replay them, then audit the same offsets again.",
+        "plan: show what a replay of the findings would read. execute: replay them, then audit the same offsets again.",
     )
     reason: _ReasonOrNone = _asks(
         "",
         "Reason",
-        "Why the findings are replayed. The ledger keeps it. Without one: repair of what this run found.",
+        "The reason for the repair, which the ledger stores. By default: repair of what this run found.",
     )
     window: _Window = _asks("", "Window", _OF_WINDOWS, OTHER_WAYS)
     records_file: _Path = _asks("", "Records file", _FILE, OTHER_WAYS)
@@ -424,12 +420,12 @@ class AuditRequest(_Request):
     until_time: _Time = _asks("", "Until time", _UNTIL, TIMES)
     if_none: _IfNone = _asks("fail", "If none", _NONE, TIMES)
     share: _Share = _asks(
-        "", "Share", "Look at a share of the data, such as 5%. For the levels sinks, full and recompute.", A_SHARE
+        "", "Share", "Check a share of the data, such as 5%. For the levels sinks, full and recompute.", A_SHARE
     )
     seed: _Seed | None = _asks(
         None,
         "Seed",
-        "Which share: the next number takes the next share. Without a seed, the number of the day.",
+        "Which share: the next number selects the next share. By default, the number of the day.",
         A_SHARE,
     )
 

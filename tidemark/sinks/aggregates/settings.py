@@ -35,7 +35,8 @@ class AggregatesSettings(HistorySettings):
         Field(
             min_length=1,
             max_length=64,
-            description="Names, each with what it is: `count` of the rows; `sum` of a field (integer, double); `min` or `max` "
+            description="Names, each with its aggregate: `count` of the rows; `sum` of a field (integer, double); `min` or "
+            "`max` "
             "of a field (integer, double, string, timestamp).",
         ),
     ]

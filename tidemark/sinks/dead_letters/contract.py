@@ -37,8 +37,8 @@ class DeadLetterSettings(StoreSettings):
         int,
         Field(
             ge=0,
-            description="A [redrive](dead-letters.md#redrives) by reason leaves out a dead letter that has come back so "
-            "often.",
+            description="A [redrive](dead-letters.md#redrives) by reason leaves out a dead letter that has been redriven "
+            "this often.",
         ),
     ] = 3
 

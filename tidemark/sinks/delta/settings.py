@@ -20,7 +20,7 @@ class DeltaSink(FolderSettings):
 
     type: Literal["delta"]
     name: Name = Field(default="delta", description="The name of the sink. Two sinks of one type need names.")
-    compression: Compression = Field(default="snappy", description="How the files are compressed.")
+    compression: Compression = Field(default="snappy", description="The compression of the files.")
 
     def problem_with(self, others: SettingsContext) -> str | None:
         return no_column(self.name, others) or super().problem_with(others)

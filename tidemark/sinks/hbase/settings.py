@@ -37,12 +37,12 @@ class HBaseSink(HBaseTableSettings):
     name: Name = Field(default="hbase", description="The name of the sink. Two sinks of one type need names.")
     columns: dict[FieldName, FieldName] = Field(
         default_factory=dict,
-        description="`{customer: c}`: fields and the columns that hold them, where those have another name.",
+        description="`{customer: c}`: fields and the columns that hold them, if their names differ.",
     )
     packed: bool = Field(
         default=False,
-        description="All fields of a row in one cell instead of one cell each, which is smaller; other programs have to [take "
-        "it apart](layouts.md#rows-in-hbase). Not together with `columns`.",
+        description="All fields of a row in one cell instead of one cell each, which is smaller; other programs must [decode "
+        "it](layouts.md#rows-in-hbase). Cannot be combined with `columns`.",
     )
 
     @model_validator(mode="after")

@@ -74,11 +74,11 @@ class InCatalog(FolderSettings):
     table: Annotated[TableName, Field(description="Namespace and name in the catalog, such as `lake.orders`.")]
     catalog: ConnectionName = Field(
         default="iceberg_default",
-        description="The connection to the catalog: its database, in PostgreSQL or a file of SQLite, or a REST server.",
+        description="The connection of the catalog: a database, in PostgreSQL or an SQLite file, or a REST server.",
     )
     catalog_name: Name = Field(
         default="tidemark",
-        description="What readers call the catalog: a database may hold several. A REST server has one, or names a warehouse.",
+        description="The catalog's name for readers: a database may hold several. A REST server has one, or uses a warehouse.",
     )
 
     @property
@@ -105,11 +105,11 @@ class IcebergSink(InCatalog):
 
     type: Literal["iceberg"]
     name: Name = Field(default="iceberg", description="The name of the sink. Two sinks of one type need names.")
-    compression: Compression = Field(default="snappy", description="How the files are compressed.")
+    compression: Compression = Field(default="snappy", description="The compression of the files.")
     keep_hours: int = Field(
         default=24,
         ge=1,
-        description="How long a snapshot is kept once another has replaced it; `tidemark compact` lets older ones expire.",
+        description="How long a snapshot is kept after it was replaced; `tidemark compact` expires older ones.",
     )
 
     # Each further one multiplies the number of files.
@@ -118,7 +118,7 @@ class IcebergSink(InCatalog):
         Field(
             max_length=4,
             description="The day or the hour (UTC) of a timestamp, `day(time)` or `hour(time)`; or buckets of a field that is "
-            "a string or an integer, `bucket(16, customer)`. A table keeps what it was made with.",
+            "a string or an integer, `bucket(16, customer)`. A table keeps its partitions.",
         ),
     ] = ()
 

@@ -24,7 +24,7 @@ class ProducerSettings(Part):
     model_config = ConfigDict(validate_by_alias=True, validate_by_name=False)
 
     acks: Annotated[
-        Literal["all"], Field(description="Which replicas have to have a message. Nothing else is taken.")
+        Literal["all"], Field(description="Which replicas must acknowledge a message. No other value is allowed.")
     ] = "all"
     # Kafka's other codecs need libraries that Tidemark does not require.
     compression_type: Annotated[
@@ -49,7 +49,7 @@ class ProducerSettings(Part):
     request_timeout_ms: Annotated[
         int,
         Field(
-            alias="request.timeout.ms", ge=1_000, le=600_000, description="How long the producer waits for an answer."
+            alias="request.timeout.ms", ge=1_000, le=600_000, description="How long the producer waits for a response."
         ),
     ] = 30_000
     delivery_timeout_ms: Annotated[
@@ -77,30 +77,30 @@ class KafkaSink(SinkSettings):
     type: Literal["kafka"]
     name: Name = Field(default="kafka", description="The name of the sink. Two sinks of one type need names.")
     kafka: ConnectionName = Field(default="kafka_default", description="The connection.")
-    topic: Topic | None = Field(default=None, description="Where the messages go.")
+    topic: Topic | None = Field(default=None, description="The topic of the messages.")
     topic_field: FieldName | None = Field(
         default=None,
-        description="The field that names a row's topic, one of `topics`. Rows that name none of them go to `topic`. If there "
-        "is no `topic`, their messages have failed and are dead letters. A tombstone names none, since its fields are null.",
+        description="The field that names a row's topic, one of `topics`. Rows with any other value go to `topic`, or, "
+        "without `topic`, their messages become dead letters. A tombstone has no such value, since its fields are null.",
     )
     # The receipt of a window has no room for more.
-    topics: Annotated[Items[Topic], Field(max_length=16, description="The topics that `topic_field` may name.")] = ()
+    topics: Annotated[Items[Topic], Field(max_length=16, description="The allowed values of `topic_field`.")] = ()
     key: Annotated[str, form(r"^([A-Za-z][A-Za-z0-9_-]{0,62}|_key)$", "the name of a field, or _key")] | None = Field(
         default=None,
         description="The field that is the message's key, or `_key` for the key of the source message.",
     )
     value: FieldName | None = Field(
-        default=None, description="The field that is the message's value, otherwise all fields as a JSON object."
+        default=None, description="The field that is the message's value; by default, all fields as a JSON object."
     )
     value_format: Literal["json", "avro"] = Field(
         default="json",
-        description="What a value of all fields is: a JSON object, or an Avro record [by a registry](#avro-values).",
+        description="The format of a value of all fields: a JSON object, or an Avro record [by a registry](#avro-values).",
     )
     registry: ConnectionName | None = Field(
         default=None, description="With `value_format: avro`: the connection of the schema registry."
     )
     settings: ProducerSettings = Field(
-        default=ProducerSettings(), description="Settings of the producer, by Kafka's names, see below."
+        default=ProducerSettings(), description="Settings of the producer, by Kafka's names: below."
     )
 
     @model_validator(mode="after")

@@ -38,9 +38,9 @@ class HistorySettings(FolderSettings):
         default=16,
         ge=1,
         le=1024,
-        description="Keys are in this many buckets. A table keeps the number that it was made with.",
+        description="The number of buckets for keys. A table keeps the number that it was created with.",
     )
-    compression: Compression = Field(default="snappy", description="How the files are compressed.")
+    compression: Compression = Field(default="snappy", description="The compression of the files.")
 
     @property
     def fields_named(self) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class LatestSettings(HistorySettings):
 
     op: FieldName | None = Field(
         default=None,
-        description="The field with what a message does to its key, as Debezium writes it: `c`, `u`, `r`, or `d` for a delete. "
+        description="The field with the operation of the message, as Debezium writes it: `c`, `u`, `r`, or `d` for a delete. "
         "Without it, only tombstones delete.",
     )
     unsent: Unsent = UNSENT
@@ -91,5 +91,6 @@ class VersionedTable(HistorySettings):
     keep_hours: int = Field(
         default=24,
         ge=1,
-        description="How long files stay that only older versions of the table name; `tidemark compact` removes older ones.",
+        description="How long files stay that only older versions of the table reference; `tidemark compact` removes them "
+        "afterwards.",
     )

@@ -102,7 +102,7 @@ class ParquetSink(FolderSettings):
 
     type: Literal["parquet"]
     name: Name = Field(default="parquet", description="The name of the sink. Two sinks of one type need names.")
-    compression: Compression = Field(default="snappy", description="How the files are compressed.")
+    compression: Compression = Field(default="snappy", description="The compression of the files.")
     # Each further field multiplies the number of files.
     partition_by: Annotated[
         Items[Annotated[str, AfterValidator(_readable)]],

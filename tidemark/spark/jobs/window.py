@@ -44,7 +44,7 @@ def main(arguments: list[str], on_step: Listener = nobody) -> int:
     parser.add_argument("--lane", required=True)
     parser.add_argument("--seq", type=int, help="the number of the pinned window; without it, the next one is pinned")
     parser.add_argument("--run", required=True, help="who asks; a retry gives the same name as its first try")
-    parser.add_argument("--take-over", action="store_true", help="take the window although its holder seems alive")
+    parser.add_argument("--take-over", action="store_true", help="take the window even if its holder seems alive")
     parser.add_argument("--then", default="", help="a lane of the same run that is processed after this one")
     options = parser.parse_args(arguments)
     opened, how = open_stream(options.stream_file), {"take_over": options.take_over, "on_step": on_step}

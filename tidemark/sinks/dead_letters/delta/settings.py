@@ -14,7 +14,7 @@ from tidemark.sinks.delta.settings import DeltaSink
 class DeltaDeadLetters(FileDeadLetters):
     """The Delta table of the dead letters."""
 
-    type: Annotated[Literal["delta"], Field(description="May be left out.")] = "delta"
+    type: Annotated[Literal["delta"], Field(description="Optional.")] = "delta"
 
     @property
     def sink(self) -> DeltaSink:

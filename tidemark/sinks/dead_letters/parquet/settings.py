@@ -22,7 +22,7 @@ class FileDeadLetters(InFolder, DeadLetterSettings):
     server: ClassVar[str] = "the lake"
 
     folder: Annotated[Folder, Field(description="The folder, below the connection's path. No sink may have it.")]
-    compression: Compression = Field(default="snappy", description="How the files are compressed.")
+    compression: Compression = Field(default="snappy", description="The compression of the files.")
 
     @property
     def sink(self) -> FolderSettings:
