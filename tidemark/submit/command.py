@@ -119,8 +119,10 @@ def _has_spark_env() -> bool:
 class WarmEngine(Part):
     """The settings of a Spark connection's warm engine: the extra `engine`. `true` keeps the defaults."""
 
-    runs: int = Field(default=2, ge=1, le=64, description="How many runs it works on at a time; the others wait.")
-    idle_minutes: int = Field(default=90, ge=1, le=10_080, description="It ends after this many minutes without a run.")
+    runs: int = Field(default=2, ge=1, le=64, description="The number of concurrent runs; the others wait.")
+    idle_minutes: int = Field(
+        default=90, ge=1, le=10_080, description="The engine stops after this many minutes without a run."
+    )
     conf: Annotated[dict[Text, Text], AfterValidator(shown_to_people)] = Field(
         default_factory=dict, description="Spark settings of the engine, for all its streams."
     )
