@@ -98,7 +98,7 @@ class NotAuthorized(WrongUse):
 
 
 class NotConfirmed(WrongUse):
-    """Raised when a command would change something, nobody has agreed to it, and there is no terminal to ask at.
+    """Raised when a command would change something, was not confirmed, and has no terminal to ask on.
 
     To do: `--yes` acts without asking, `--dry-run` only shows.
     """
@@ -112,7 +112,7 @@ class NotApproved(WrongUse):
 
 
 class RecordsGone(WrongUse):
-    """Raised when there is no file or table of the name in `records_file`. A run that has begun goes on without it.
+    """Raised when the file or table in `records_file` does not exist. A run that has begun continues without it.
 
     To do: put the file there, or name another one.
     """
@@ -152,7 +152,7 @@ class TooLarge(WrongUse):
 
 
 class Conflict(TidemarkError):
-    """Raised when another run, lane or stream is in the way; nothing was changed.
+    """Raised when another run, lane or stream conflicts; nothing was changed.
 
     To do: follow the message; mostly wait, and run again.
     """
@@ -182,7 +182,7 @@ class AlreadyCommitted(Conflict):
 
 
 class StaleLedger(Conflict):
-    """Raised when the ledger has moved on since the plan was made, or the window was given up.
+    """Raised when the ledger has changed since the plan was made, or the window was abandoned.
 
     To do: plan again.
     """
@@ -197,9 +197,9 @@ class ClaimOverlap(Conflict):
 
 
 class OffsetsErased(WrongUse):
-    """Raised when a lane is asked for offsets that were erased: no result of them may come back.
+    """Raised when a lane is requested for erased offsets, whose results may not come back.
 
-    To do: leave them out. The dry run of a request names them.
+    To do: leave them out. The dry run of a request lists them.
     """
 
 
@@ -211,9 +211,9 @@ class LaneClosed(Conflict):
 
 
 class AnotherRequest(Conflict):
-    """Raised when a run is asked for under a name that another request has used; the message says what differs.
+    """Raised when a request uses the run name of another request; the message shows the difference.
 
-    To do: give the run another name. To go on with the run that has begun, name it and nothing else: `--run NAME`.
+    To do: give the run another name. To continue the run that has begun, give only its name: `--run NAME`.
     """
 
 
@@ -239,8 +239,8 @@ class ClockBehind(Conflict):
 
 
 class ClockAhead(Conflict):
-    """Raised when this machine's clock is more than ten minutes ahead of that of the ledger's server: a draw would
-    stop all others.
+    """Raised when this machine's clock is more than ten minutes ahead of that of the ledger's server: its
+    generation would stop all others.
 
     To do: set the clock that is wrong.
     """
@@ -283,7 +283,7 @@ class OffsetsOutOfRange(SourceChanged):
 class LogTruncated(SourceChanged):
     """Raised when a log ends below offsets that were read, or was cut there and has grown again.
 
-    To do: find out why; `on_truncated: accept` reads on from the cut.
+    To do: find out why; `on_truncated: accept` continues from the cut.
     """
 
 
@@ -425,9 +425,9 @@ EXIT_CODES: Mapping[int, ExitCode] = {
     EXIT_DONE: ExitCode("done"),
     EXIT_DIFFERENCES: ExitCode(
         "an audit found differences, or `tidemark complete` something missing",
-        "look at the coordinates and replay the findings; blocks that Kafka has deleted "
-        "[cannot be replayed](audit.md#what-kafka-has-deleted). What a span of time lacks is named "
-        "[with its reason](complete.md#what-is-missing)",
+        "check the coordinates and replay the findings; blocks that Kafka has deleted "
+        "[cannot be replayed](audit.md#what-kafka-has-deleted). `complete` lists what is missing [with its "
+        "reason](complete.md#what-is-missing)",
     ),
     EXIT_WRONG_USE: ExitCode("wrong use or configuration, or a person answered no", "correct what the message names"),
     # The holder of a window may be dead: its lease has run out by the next try.
@@ -441,7 +441,7 @@ EXIT_CODES: Mapping[int, ExitCode] = {
     EXIT_SOURCE_CHANGED: ExitCode("data lost, or the source changed", "see [code 4](#code-4)"),
     EXIT_UNREACHABLE: ExitCode(
         "a server is not reachable, or the outcome is unknown",
-        "bring the server back; the next run finds out what happened and goes on",
+        "bring the server back; the next run finds out what happened and continues",
         retried=True,
     ),
     # The same code finds the same invalid messages in the pinned window.

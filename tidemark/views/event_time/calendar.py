@@ -44,12 +44,11 @@ class HourState(StrEnum):
 WORDS = {
     HourState.COMPLETE: "complete in all partitions",
     HourState.NOT_OVER: "the clock has not passed the end of the hour and the allowed lateness",
-    HourState.UNREAD: "what is missing lies behind all that the stream has read: the next run reads it",
-    HourState.MISSING: "offsets that may belong to the hour are in no committed window, and the stream has gone past them",
-    HourState.REPLACED: "nobody knows what is missing: a topic was recreated, truncated or left before it had passed the hour",
-    HourState.BEFORE: "the hour was over before the first message that the stream has read",
-    HourState.NOTHING: "the hour is over, and there was nothing to read: neither Kafka nor any window has a message of the "
-    "stream",
+    HourState.UNREAD: "the missing offsets are after all that the stream has read: the next run reads them",
+    HourState.MISSING: "offsets that may belong to the hour are in no committed window, and are below the stream's position",
+    HourState.REPLACED: "it is unknown what is missing: a topic was recreated, truncated or left before it had passed the hour",
+    HourState.BEFORE: "the hour ended before the first message that the stream has read",
+    HourState.NOTHING: "the hour is over, and neither Kafka nor any window has a message of the stream",
 }
 
 
