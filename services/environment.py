@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import sys
 from pathlib import Path
 
@@ -130,6 +131,22 @@ def spark_master(site: Site) -> str:
 def spark_secret(site: Site) -> dict[str, str]:
     """The secret of the servers `spark-master` and `spark-worker`, made once for a site. Their jobs need it too."""
     return {"_SPARK_AUTH_SECRET": _secret(site.folder("spark-master") / "secret")}
+
+
+def yarn(site: Site) -> dict[str, str]:
+    """Where the servers `yarn-...` and `hdfs-...` are, for whoever starts Spark on them."""
+    return {"HADOOP_CONF_DIR": str(site.folder("yarn", "conf"))}
+
+
+def yarn_page(site: Site) -> str:
+    """Where YARN's resource manager answers in JSON."""
+    return f"http://{site.address('yarn-page')}/ws/v1/cluster"
+
+
+def java_home() -> str:
+    """The folder of Java, which YARN's containers have to be told."""
+    java = shutil.which("java")
+    return os.environ.get("JAVA_HOME") or str(Path(java or "/usr/bin/java").resolve().parent.parent)
 
 
 def airflow(site: Site) -> dict[str, str]:

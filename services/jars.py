@@ -24,7 +24,7 @@ SUMS = POM.with_name("jars.sha256")
 _SHORT_RUN = {"MAVEN_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 # What only some tests need, and fetch themselves.
-ON_DEMAND = ("registry", "iceberg")
+ON_DEMAND = ("registry", "iceberg", "yarn")
 
 
 def profiles() -> list[str]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from services import environment, jars
 from services.authority import CertificateAuthority, signing_key, write_secret
@@ -519,6 +520,82 @@ def _spark_ready(workers: int) -> Callable[[Site], None]:
     return ready
 
 
+# YARN with two node managers, over an HDFS of one data node: what takes no login, and listens on loopback alone.
+
+
+def _yarn_prepare(site: Site) -> None:
+    with _fetching_yarn:
+        jars.fetch(site.jars, "yarn")
+    conf = site.folder("yarn", "conf")
+    for name in ("core-site.xml", "hdfs-site.xml", "yarn-site.xml", "capacity-scheduler.xml"):
+        _render(site, f"yarn/{name}", conf / name, folder=site.folder("yarn"))
+    _render(site, "log4j.properties", conf / "log4j.properties")
+
+
+_fetching_yarn = threading.Lock()
+
+
+def _yarn(site: Site, main: str, *flags: str) -> list[str]:
+    # All that they do is short: to compile its code well takes longer than to run it.
+    java = _java(site, "yarn", "256m", site.folder("yarn", "conf"), "-XX:TieredStopAtLevel=1", *flags)
+    return [*java, f"org.apache.hadoop.{main}"]
+
+
+def _hdfs_prepare(site: Site) -> None:
+    _yarn_prepare(site)
+    if not (site.folder("yarn") / "name" / "current" / "VERSION").exists():
+        _output([*_yarn(site, "hdfs.server.namenode.NameNode"), "-format", "-force", "-nonInteractive"])
+
+
+def _hdfs_ready(site: Site) -> None:
+    """Raises unless files can be written."""
+    with urllib.request.urlopen(f"http://{site.address('hdfs-page')}{_STATE_OF_HDFS}", timeout=5) as answer:
+        (state,) = json.load(answer)["beans"]
+    if state["FSState"] != "Operational" or state["NumLiveDataNodes"] < 1:
+        raise ServiceError(f"HDFS is {state['FSState']}, with {state['NumLiveDataNodes']} data nodes")
+
+
+_STATE_OF_HDFS = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+
+
+def put_on_hdfs(site: Site, file: Path) -> None:
+    """Copy a file to the folder `/` of the server `hdfs-name`."""
+    _output([*_yarn(site, "fs.FsShell"), "-put", "-f", str(file), "/"])
+
+
+def _yarn_manager_ready(site: Site) -> None:
+    _of_yarn(site, "info")
+
+
+def _yarn_node(port: str) -> Server:
+    """A node manager. All that it starts has its marks, and ends with it."""
+
+    def command(site: Site) -> list[str]:
+        return _yarn(site, "yarn.server.nodemanager.NodeManager", f"-Dnode={port}", f"-Dnode.port={site.port(port)}")
+
+    def ready(site: Site) -> None:
+        nodes = (_of_yarn(site, "nodes")["nodes"] or {}).get("node", [])
+        states = {node["state"] for node in nodes if node["id"].endswith(f":{site.port(port)}")}
+        if "RUNNING" not in states:
+            raise ServiceError(f"YARN says of {port}: {', '.join(states) or 'nothing'}")
+
+    return Server(
+        port,
+        command,
+        ready,
+        prepare=_yarn_prepare,
+        environment=lambda site: {"JAVA_HOME": environment.java_home(), "SPARK_LOCAL_IP": "127.0.0.1"},
+        ports=(port,),
+        after=("yarn-manager",),
+    )
+
+
+def _of_yarn(site: Site, what: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{environment.yarn_page(site)}/{what}", timeout=5) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
+
+
 # Airflow
 
 
@@ -666,5 +743,28 @@ ON_DEMAND: dict[str, Server] = {
             ports=("spark-worker-page",),
             after=("spark-master",),
         ),
+        Server(
+            "hdfs-name",
+            lambda site: _yarn(site, "hdfs.server.namenode.NameNode"),
+            lambda site: _accepts(site, "hdfs"),
+            prepare=_hdfs_prepare,
+            ports=("hdfs", "hdfs-page"),
+        ),
+        Server(
+            "hdfs-data",
+            lambda site: _yarn(site, "hdfs.server.datanode.DataNode"),
+            _hdfs_ready,
+            prepare=_yarn_prepare,
+            after=("hdfs-name",),
+        ),
+        Server(
+            "yarn-manager",
+            lambda site: _yarn(site, "yarn.server.resourcemanager.ResourceManager"),
+            _yarn_manager_ready,
+            prepare=_yarn_prepare,
+            ports=("yarn", "yarn-scheduler", "yarn-nodes", "yarn-page"),
+        ),
+        _yarn_node("yarn-node-1"),
+        _yarn_node("yarn-node-2"),
     )
 }

@@ -38,6 +38,14 @@ PORT_NAMES = (
     "spark-master",
     "spark-master-page",
     "spark-worker-page",
+    "hdfs",
+    "hdfs-page",
+    "yarn",
+    "yarn-scheduler",
+    "yarn-nodes",
+    "yarn-page",
+    "yarn-node-1",
+    "yarn-node-2",
 )
 
 
