@@ -28,8 +28,8 @@ def listen(done: Step) -> None:
         executors = [
             process
             for process in psutil.process_iter(["cmdline"])
-            if {"org.apache.spark.executor.CoarseGrainedExecutorBackend", spark.sparkContext.applicationId}
-            <= set(process.info["cmdline"] or ())
+            if spark.sparkContext.applicationId in (words := process.info["cmdline"] or ())
+            and any(word.endswith("CoarseGrainedExecutorBackend") for word in words)
         ]
         chosen = min(executors, key=lambda one: one.pid)
         chosen.kill()
