@@ -184,7 +184,7 @@ _OF_WINDOWS = (
     "The offsets of committed windows: a lane, such as ingest; a window of it, such as ingest/17; or the name of the run that "
     "committed them."
 )
-_WHY = "The reason, which the ledger stores."
+_WHY = "Say why; the ledger stores the reason."
 _STRICT = (
     "Fail if any of the offsets cannot be read. Otherwise the others are read, and the answers show which were not."
 )
