@@ -49,7 +49,10 @@ REPLAY = ("replay", "orders", "--yes", "--reason", "bug 17")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("replay", "orders", "--yes", "--window", "ingest"), "--reason: missing. Say why; the ledger stores the reason."),
+        (
+            ("replay", "orders", "--yes", "--window", "ingest"),
+            "--reason: missing. Say why; the ledger stores the reason.",
+        ),
         ((*REPLAY, "--since", "yesterday"), f"--since: {YESTERDAY}"),
         (
             (*REPLAY, "--until-time", "2026-11-21"),
