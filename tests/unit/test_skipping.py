@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory
 from tidemark.commit.protocol import pin
-from tidemark.errors import Conflict, WrongUse
+from tidemark.errors import Conflict, StaleLedger, WrongUse
 from tidemark.ledger.records import INGEST, Window
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.skipping import skip
@@ -93,7 +93,7 @@ def test_a_window_with_offsets_to_read_is_not_worked_on_as_a_skip(orders: Stream
     assert pending is not None
     attempt: Any = None
     fence: Any = None
-    with pytest.raises(ValueError, match="window 2 has offsets to read"):
+    with pytest.raises(StaleLedger, match="window 2 was given up meanwhile, and another run has pinned orders/0"):
         NothingToRead(1).read(pending.window, pending.window.hull(), attempt, fence)
     NothingToRead(1).read(pending.window, RangeSet(), attempt, fence)
 
