@@ -49,6 +49,7 @@ NUMBERS = Example(
 )
 
 
+@pytest.mark.full
 @pytest.mark.covers("N91", "N108")
 def test_dead_letters_alone_fix_no_types(
     make: Make, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -190,6 +190,7 @@ def test_a_crash_shows_nothing_that_was_not_committed(make: Make, ledger: str, s
     live.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 @pytest.mark.covers("G2", "G6")
 def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str) -> None:
     live = make(CDN, ledger=LEDGERS[ledger])
