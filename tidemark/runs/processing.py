@@ -191,9 +191,10 @@ def _explained(ready: Ready, seq: int, window: Window | None, problem: Exception
 def _outcome(window: Window, steps: Sequence[Step]) -> str | None:
     """What an attempt that has failed after some steps leaves in the ledger; None where its error says that.
 
-    The work on the data does not know it: with `at_most_once` the commit comes first.
+    The work on the data does not know it: with `at_most_once` the commit comes first. Before an attempt has taken its window,
+    others may have committed it or given it up.
     """
-    if Step.VERIFIED in steps:
+    if Step.TAKEN not in steps or Step.VERIFIED in steps:
         return None
     if window.guarantee != Guarantee.AT_MAX_ONCE:
         return "Nothing was committed: the window stays pinned, and the next attempt reads the same offsets again."
