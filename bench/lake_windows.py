@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from statistics import median
 from typing import Any
 from unittest.mock import patch
 
+from bench.pairs import processor_ms
 from tests.support.delta_in_memory import DeltaInMemory
 from tests.support.iceberg_in_memory import IcebergInMemory
 from tests.support.latest_tables import Change, DeltaLatestInMemory, IcebergLatestInMemory, LatestInMemory
@@ -105,18 +105,12 @@ def _measured(table: Any, after: Iterable[int], every: int) -> Iterable[tuple[fl
             for _ in range(_MEASURED):
                 windows += 1
                 _window(table, windows)
-        yield median(spent), median(_ms(table.read) for _ in range(_READINGS))
+        yield median(spent), median(processor_ms(table.read) for _ in range(_READINGS))
 
 
 def _window(table: Any, number: int) -> None:
     table.ends((0, _ROWS * number))
     assert table.ingest(f"run {number}") is not None
-
-
-def _ms(work: Callable[[], object]) -> float:
-    began = time.process_time()
-    work()
-    return (time.process_time() - began) * 1_000
 
 
 @contextmanager
@@ -131,7 +125,7 @@ def _publications() -> Iterator[list[float]]:
 
 def _timed(real: Callable[..., None], spent: list[float]) -> Callable[..., None]:
     def publish(*given: Any) -> None:
-        spent.append(_ms(lambda: real(*given)))
+        spent.append(processor_ms(lambda: real(*given)))
 
     return publish
 

@@ -45,3 +45,10 @@ def _timed(side: Side) -> float:
     began = time.perf_counter()
     said = side()
     return time.perf_counter() - began if said is None else said
+
+
+def processor_ms(work: Callable[[], object]) -> float:
+    """The milliseconds of processor time that something takes."""
+    began = time.process_time()
+    work()
+    return 1_000 * (time.process_time() - began)

@@ -1,10 +1,11 @@
-"""The table of docs/benchmarks.md, from the results."""
+"""The table of docs/benchmarks.md, from the results; and putting a table into a page."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from services.site import REPOSITORY
@@ -36,6 +37,11 @@ def write(results: dict[str, Any], names: Iterable[str]) -> None:
     found = (json.loads(RESULTS.read_text()) if RESULTS.exists() else {}) | results
     found = {name: found[name] for name in names if name in found}
     RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-    text = PAGE.read_text(encoding="utf-8")
-    new = f"{_BEGIN}\n{table(found)}\n{_END}"
-    PAGE.write_text(re.sub(f"{_BEGIN}.*{_END}", lambda _: new, text, flags=re.DOTALL), encoding="utf-8")
+    put(PAGE, table(found))
+
+
+def put(page: Path, results: str) -> None:
+    """Put Markdown between the marks of a page, in place of what is there."""
+    text = page.read_text(encoding="utf-8")
+    new = f"{_BEGIN}\n{results}\n{_END}"
+    page.write_text(re.sub(f"{_BEGIN}.*{_END}", lambda _: new, text, flags=re.DOTALL), encoding="utf-8")

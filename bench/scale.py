@@ -12,13 +12,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import re
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from bench import report
+from bench.pairs import processor_ms
+from services.site import REPOSITORY
 from tests.support.bulk import LOGS, many_closed
 from tests.support.bulk import load as load_values
 from tests.support.protocol_world import NoWork, hold
@@ -47,8 +48,7 @@ from tidemark.views.overview import overview
 from tidemark.views.window import window_of
 
 _TIMES = 3
-_PAGE = Path(__file__).parent.parent / "docs/scale.md"
-_TABLE = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- end of results -->)", re.DOTALL)
+_PAGE = REPOSITORY / "docs" / "scale.md"
 
 Work = Callable[[], object]
 
@@ -66,13 +66,15 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="put the table into docs/scale.md; only with all axes")
     parser.add_argument("axes", nargs="*", choices=[[], *AXES], metavar="AXIS", help=", ".join(AXES))
     options = parser.parse_args()
+    if options.write and options.axes:
+        parser.error("--write puts the whole table: leave the axes out")
     lines: list[str] = []
     for name in options.axes or AXES:
         found = table_of(name)
         print("\n".join(found), flush=True)
         lines += found
-    if options.write and not options.axes:
-        _PAGE.write_text(_TABLE.sub(lambda _: "\n".join([*lines, ""]), _PAGE.read_text()))
+    if options.write:
+        report.put(_PAGE, "\n".join(lines))
     return 0
 
 
@@ -92,7 +94,7 @@ def measured(made: Callable[[Path, int], Mapping[str, Work]], sizes: Sequence[in
     for size in sizes:
         with tempfile.TemporaryDirectory() as folder:
             for asked, work in made(Path(folder), size).items():
-                took.setdefault(asked, []).append(min(_processor_ms(work) for _ in range(_TIMES)))
+                took.setdefault(asked, []).append(min(processor_ms(work) for _ in range(_TIMES)))
     for asked, each in took.items():
         power = round(math.log(each[-1] / each[0]) / math.log(sizes[-1] / sizes[0]), 1) if min(each) > 0 else None
         yield Row(asked, tuple(each), power)
@@ -100,12 +102,6 @@ def measured(made: Callable[[Path, int], Mapping[str, Work]], sizes: Sequence[in
 
 def _shown(milliseconds: float) -> str:
     return f"{milliseconds:,.0f}" if milliseconds >= 10 else f"{milliseconds:.1f}"
-
-
-def _processor_ms(work: Work) -> float:
-    began = time.process_time()
-    work()
-    return 1000 * (time.process_time() - began)
 
 
 # the axes
